@@ -134,6 +134,8 @@ class MiniMindConfig:
         for name, value in derived.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
+        if isinstance(self.rope_scaling, dict):
+            object.__setattr__(self, "rope_scaling", YARN | self.rope_scaling)
         check(self)
 
     @property

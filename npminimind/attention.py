@@ -1,0 +1,163 @@
+"""Grouped-query attention: every query looks at the keys up to its own position."""
+
+import math
+
+import numpy as np
+
+from .primitives import as_float, softmax
+from .tapping import no_tap
+
+PADDED = -1e9  # what the padding mask adds; finite, as upstream, so that a row of pads is no 0/0
+BLOCK_SCORES = 2**22  # scores held at a time without a tap: 16 MiB in float32
+TAPPED_SCORES = 2**28  # with a tap all scores are one array: 1 GiB in float32
+
+
+def repeat_kv(x, n_rep):
+    """Each key/value head as often as query heads share it: ``[A, B] -> [A, A, B, B]``.
+
+    Parameters
+    ----------
+    x : array [B, T, K, D]
+    n_rep : int
+        N / K.
+
+    Returns
+    -------
+    array [B, T, K * n_rep, D]
+
+    Examples
+    --------
+    >>> repeat_kv(np.array([7, 8]).reshape(1, 1, 2, 1), 2).ravel()
+    array([7, 7, 8, 8])
+    """
+    return np.repeat(x, n_rep, axis=2)
+
+
+def causal_mask(s, t, dtype=np.float32):
+    """0 where a query may look, −inf where the key lies in its future.
+
+    Parameters
+    ----------
+    s : int
+        New tokens.
+    t : int
+        All tokens, cached ones included.
+
+    Returns
+    -------
+    array [s, t]: the last s rows of the t × t triangle
+
+    Examples
+    --------
+    Two new tokens after one cached one (chapter 10.3):
+
+    >>> causal_mask(2, 3)
+    array([[  0.,   0., -inf],
+           [  0.,   0.,   0.]], dtype=float32)
+    """
+    if not 0 <= s <= t:
+        raise ValueError(f"{s} new tokens of {t}: s must lie between 0 and t")
+    query, key = np.arange(t - s, t)[:, None], np.arange(t)
+    return np.where(key <= query, 0, -np.inf).astype(dtype)
+
+
+def attention(
+    q, k, v, attention_mask=None, tap=None, *, softmax=softmax, causal_mask=causal_mask, repeat_kv=None
+):
+    """``softmax(q kᵀ / √D + mask) v`` for each head, the heads side by side.
+
+    Parameters
+    ----------
+    q : array [B, S, N, D]
+    k, v : arrays [B, T, K, D]
+        T ≥ S; query s stands at position T − S + s. N is a multiple of K: query heads
+        ``g * N/K … (g + 1) * N/K − 1`` read key/value head g.
+    attention_mask : array [B, T] or None
+        1 for tokens, 0 for pads.
+    tap : function (name, array) -> array, or None
+        Sees ``scores``, ``masked_scores``, ``probs``, ``context``.
+    softmax, causal_mask, repeat_kv : functions
+        Put others in their place to study them. Given ``repeat_kv``, the heads are really repeated: the
+        definition. Without it the queries are grouped, which is equal and copies no keys.
+
+    Returns
+    -------
+    context : array [B, S, N * D]
+
+    Raises
+    ------
+    ValueError
+        Shapes that do not fit; with a tap, more scores than fit into one array of 2²⁸.
+
+    Notes
+    -----
+    Source: Ainslie et al. 2023 (grouped queries); chapter 10.3; upstream ``Attention.forward``. Without a
+    tap the queries are taken in blocks, each with all keys that it may see, so memory stays bounded and
+    every softmax sees its whole row.
+
+    Examples
+    --------
+    Equal scores: the second token averages both values.
+
+    >>> q = k = np.zeros((1, 2, 1, 2)); v = np.array([[1.0, 2.0], [3.0, 4.0]]).reshape(1, 2, 1, 2)
+    >>> attention(q, k, v)
+    array([[[1., 2.],
+            [2., 3.]]])
+    """
+    q, k, v = as_float(q), as_float(k), as_float(v)
+    check_shapes(q, k, v, attention_mask)
+    (b, s, n, d), t = q.shape, k.shape[1]
+    if repeat_kv is not None:
+        k, v = repeat_kv(k, n // k.shape[2]), repeat_kv(v, n // v.shape[2])
+    padding = padding_mask(attention_mask, q.dtype)
+
+    def attend(first, last, tap):  # queries first … last − 1, and the keys up to the last of them
+        end = t - s + last
+        mask = causal_mask(last - first, end, q.dtype)
+        pads = None if padding is None else padding[..., :end]
+        return attend_block(q[:, first:last], k[:, :end], v[:, :end], mask, pads, tap, softmax)
+
+    # A tap sees one array a name. A causal mask of somebody else may look past the block's end.
+    if tap is not None or causal_mask is not attention.__kwdefaults__["causal_mask"]:
+        if b * n * s * t > TAPPED_SCORES:
+            raise ValueError(f"{b} x {n} x {s} x {t} scores are too many to keep whole; use a shorter input")
+        return attend(0, s, tap or no_tap)
+    rows = max(1, BLOCK_SCORES // (b * n * t))
+    blocks = [attend(first, min(first + rows, s), no_tap) for first in range(0, s, rows)]
+    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
+
+
+def attend_block(q, k, v, mask, padding, tap, softmax):
+    """Attention of a block of queries: the formula, step by step."""
+    (b, s, n, d), (t, n_kv) = q.shape, k.shape[1:3]
+    q = q.reshape(b, s, n_kv, n // n_kv, d).transpose(0, 2, 3, 1, 4)  # [B,S,N,D] -> [B,K,N/K,S,D]
+    q = q.reshape(b, n_kv, -1, d) / math.sqrt(d)  # -> [B,K,N/K*S,D]; scaled here, S*D numbers instead of S*T
+    scores = q @ k.transpose(0, 2, 3, 1)  # @ [B,K,D,T] -> [B,K,N/K*S,T]
+    scores = tap("scores", scores.reshape(b, n, s, t))  # -> [B,N,S,T]
+    masked_scores = scores + mask  # [S,T], the same for every row and head
+    if padding is not None:
+        masked_scores += padding  # [B,1,1,T], the same for every head and query
+    masked_scores = tap("masked_scores", masked_scores)
+    probs = tap("probs", softmax(masked_scores))
+    context = probs.reshape(b, n_kv, -1, t) @ v.transpose(0, 2, 1, 3)  # @ [B,K,T,D] -> [B,K,N/K*S,D]
+    context = context.reshape(b, n, s, d).transpose(0, 2, 1, 3)  # -> [B,N,S,D] -> [B,S,N,D]
+    return tap("context", context.reshape(b, s, n * d))
+
+
+def padding_mask(attention_mask, dtype):
+    """``[B, T]`` of 0/1 -> ``[B, 1, 1, T]`` of −1e9/0; None where nothing is padded."""
+    if attention_mask is None or np.all(attention_mask):
+        return None
+    pads = np.asarray(attention_mask)[:, None, None, :] == 0
+    return np.where(pads, PADDED, 0).astype(dtype)
+
+
+def check_shapes(q, k, v, attention_mask):
+    if q.ndim != 4 or k.ndim != 4 or k.shape != v.shape:
+        raise ValueError(f"need q [B,S,N,D] and equal k, v [B,T,K,D]; got {q.shape}, {k.shape}, {v.shape}")
+    if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3] or q.shape[2] % k.shape[2]:
+        raise ValueError(f"q {q.shape} does not fit k {k.shape}: B and D equal, N a multiple of K")
+    if q.shape[1] > k.shape[1]:
+        raise ValueError(f"{q.shape[1]} queries but only {k.shape[1]} keys: keys hold past and new tokens")
+    if attention_mask is not None and np.shape(attention_mask) != (k.shape[0], k.shape[1]):
+        raise ValueError(f"attention_mask has shape {np.shape(attention_mask)}, need {k.shape[:2]}: past + new")

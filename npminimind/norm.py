@@ -1,0 +1,46 @@
+"""RMSNorm: the length of a vector divided out, the direction kept."""
+
+import numpy as np
+
+from .primitives import as_float
+
+
+def rms_norm(x, weight, eps):
+    """``weight * x / sqrt(mean(x²) + eps)`` over the last axis.
+
+    Parameters
+    ----------
+    x : array [..., n]
+    weight : array [n]
+    eps : float
+        Inside the root; 1e-6 in MiniMind-3, 1e-5 before.
+
+    Returns
+    -------
+    array [..., n], dtype of x
+
+    Raises
+    ------
+    ValueError
+        If ``weight`` is not one number for each of the n features.
+
+    Notes
+    -----
+    Source: Zhang & Sennrich 2019, "Root Mean Square Layer Normalization"; upstream ``RMSNorm``. Half
+    precision is computed in float32 and rounded once at the end, after the weight. Differs from HF:
+    Qwen3 rounds before it multiplies with the weight.
+
+    Examples
+    --------
+    mean(x²) = (9 + 16) / 2 = 12.5, and 3 / sqrt(12.5) = 0.8485:
+
+    >>> rms_norm(np.array([3.0, 4.0]), np.array([1.0, 10.0]), eps=0.0).round(4)
+    array([ 0.8485, 11.3137])
+    """
+    given, weight = as_float(x), as_float(weight)
+    n = given.shape[-1]
+    if weight.shape != (n,):
+        raise ValueError(f"weight has shape {weight.shape}, x has {n} features")
+    x = given.astype(np.promote_types(given.dtype, np.float32), copy=False)
+    mean_square = np.vecdot(x, x)[..., None] / n  # [..., n] -> [..., 1]
+    return (weight * (x / np.sqrt(mean_square + eps))).astype(given.dtype, copy=False)
