@@ -21,4 +21,31 @@ from .sampling import (
     top_p_mask,
 )
 
+from .trace import Trace, trace, trace_generation
+
 __version__ = "0.1.0"
+
+
+def load(name="minimind-tiny", dtype=None):
+    """The model in the box, tokenizer included.
+
+    Parameters
+    ----------
+    name : str
+        ``"minimind-tiny"``, or ``"minimind-tiny-moe"``, its sibling with experts.
+    dtype : numpy.float32 (default) or numpy.float64
+
+    Returns
+    -------
+    MiniMindForCausalLM
+    """
+    return MiniMindForCausalLM.from_pretrained(reference_weights() / name, **({} if dtype is None else {"dtype": dtype}))
+
+
+def reference_weights():
+    """The folder of models and golden vectors: inside the installed package, or beside it in a checkout."""
+    from pathlib import Path
+
+    package = Path(__file__).parent
+    inside = package / "reference_weights"
+    return inside if inside.is_dir() else package.parent / "reference_weights"

@@ -250,14 +250,13 @@ class MiniMindForCausalLM(generation.Generation, text.Text):
     def mlp(self, x, layer, tap):
         """SwiGLU; with experts, the chosen ones and those that are shared by all tokens."""
         c, o = self.config, self.ops
-        act = getattr(o, c.hidden_act)
-        tap = behind("mlp.", tap)
+        act, inner = getattr(o, c.hidden_act), behind("mlp.", tap)
         if not c.use_moe:
-            return o.swiglu(x, *layer["mlp"], act, tap=tap)
-        y = o.moe(x, layer["gate"], layer["experts"], c.num_experts_per_tok, c.norm_topk_prob, act, tap=tap)
+            return o.swiglu(x, *layer["mlp"], act, tap=inner)
+        y = o.moe(x, layer["gate"], layer["experts"], c.num_experts_per_tok, c.norm_topk_prob, act, tap=inner)
         for e, shared in enumerate(layer["shared_experts"]):
-            y = y + o.swiglu(x, *shared, act, tap=behind(f"shared_experts.{e}.", tap))
-        return y
+            y = y + o.swiglu(x, *shared, act, tap=behind(f"shared_experts.{e}.", inner))
+        return tap("mlp", y)
 
     def logits(self, hidden, logits_to_keep=0, tap=no_tap):
         """``hidden lm_headᵀ``: [B, S, H] -> [B, kept, V]. A tap sees the logits of every position."""
