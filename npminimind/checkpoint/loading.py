@@ -1,0 +1,303 @@
+"""From a path to a config and filled weights: recognise, check everything, then read each tensor once."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from ..params import Weights, param_shapes
+from .configs import Mismatch, check_fit, read_config
+from .files import quote, read_json, reading, refuse
+from .infer import infer_config, recognise
+from .names import rename
+from .shapes import read_shapes
+from .sources import find_source, read_tensors
+from .stored import BLOCK, read_into
+
+
+@dataclass
+class Checkpoint:
+    """What a checkpoint is, and, after :func:`load_weights`, its weights.
+
+    Attributes
+    ----------
+    path : str
+    files : tuple of str
+        The files of weights.
+    config : MiniMindConfig
+    generation : str
+        "minimind-3", "minimind2", "minimind-1", "qwen3" or "llama".
+    notes : list of str
+        What was recognised, inferred, permuted, left out; plain sentences.
+    tensors : dict
+        Today's name -> StoredTensor (``name`` in the file, ``dtype``, ``shape``, ``nbytes``).
+    generation_config : dict or None
+        generation_config.json.
+    tokenizer_path : str or None
+        A folder with tokenizer.json.
+    weights : params.Weights or None
+    neighbours : bool
+        The file's q and k rows are ordered for RoPE on neighbours; loading reorders them.
+    """
+
+    path: str
+    files: tuple
+    config: object
+    generation: str
+    notes: list
+    tensors: dict
+    neighbours: bool = False
+    generation_config: dict | None = None
+    tokenizer_path: str | None = None
+    weights: object = field(default=None, repr=False)
+
+    @property
+    def nbytes(self):
+        """Bytes of the files."""
+        return sum(map(os.path.getsize, self.files))
+
+    @property
+    def dtypes(self):
+        """Element types in the file, the most frequent first: ``["F16"]``."""
+        sizes = {}
+        for tensor in self.tensors.values():
+            sizes[tensor.dtype] = sizes.get(tensor.dtype, 0) + tensor.nbytes
+        return sorted(sizes, key=sizes.get, reverse=True)
+
+
+def load_weights(path, dtype=np.float32, config=None, lora=None):
+    """Read a checkpoint: a folder, a ``.safetensors``, ``.pth`` or ``.bin`` file, an index of shards.
+
+    Each tensor is read once, in small blocks, into its final place in :class:`params.Weights`, so
+    memory never holds more than the weights and one block.
+
+    Parameters
+    ----------
+    path : str or path
+    dtype : numpy.float32 or numpy.float64
+        What the model computes in; float16 and bfloat16 files are widened.
+    config : MiniMindConfig, optional
+        Instead of config.json. Without both, names and shapes tell, and ``notes`` say what.
+    lora : str or path, optional
+        A LoRA file, merged into the weights: ``W + B @ A``.
+
+    Returns
+    -------
+    Checkpoint
+
+    Raises
+    ------
+    CheckpointError
+        Anything wrong with the files. The message begins with the file's name.
+    """
+    checkpoint = inspect(path, config)
+    with reading(checkpoint.path):
+        weights = Weights(checkpoint.config, dtype)
+    for tensor, destinations in placements(checkpoint, weights.params):
+        read_into(tensor, destinations)
+    checkpoint.weights = weights
+    if lora is not None:
+        from .lora import merge_lora
+
+        checkpoint.notes.append(merge_lora(lora, weights.params))
+    return checkpoint
+
+
+def inspect(path, config=None):
+    """Everything about a checkpoint but its weights: what ``npminimind info`` shows.
+
+    Reads headers and JSON only (and compares ``lm_head`` with ``embed_tokens`` where a file holds
+    both as copies). See :func:`load_weights` for arguments and errors.
+    """
+    source = find_source(path)
+    stored, notes = read_tensors(source)
+    tensors, neighbours, more = rename(source.path, stored)
+    shapes = read_shapes(source.path, tensors, neighbours)
+    untied = shapes.has_head and not same_numbers(tensors["lm_head.weight"], tensors["model.embed_tokens.weight"])
+    config, generation, found = choose_config(source, config, shapes, untied)
+    notes += more + found + head_notes(config, shapes, untied) + rope_notes(neighbours)
+    check_tensors(source.path, config, shapes, tensors)
+    generation_config = source.beside("generation_config.json")
+    return Checkpoint(
+        path=source.path,
+        files=source.files,
+        config=config,
+        generation=generation,
+        notes=notes,
+        tensors=tensors,
+        neighbours=neighbours,
+        generation_config=read_json(generation_config) if generation_config else None,
+        tokenizer_path=source.tokenizer_path,
+    )
+
+
+# ---------------------------------------------------------------------------------------------
+# Config
+
+
+def choose_config(source, config, shapes, untied):
+    """The given config, else config.json, else what names and shapes say; generation and notes too."""
+    if config is not None:
+        check_fit(source.path, {}, config, shapes)
+        if config.qk_norm != shapes.qk_norm:
+            refuse(source.path, f"has {'' if shapes.qk_norm else 'no '}q/k norm, the given config says otherwise")
+        return config, recognise(shapes)[0] or "llama", ["The config was given."]
+    beside = source.beside("config.json")
+    if beside is None:
+        return infer_config(source.path, shapes, untied)
+    try:
+        return read_config(beside, read_json(beside), shapes, untied)
+    except Mismatch as mismatch:
+        if not source.named_file:
+            raise
+        reason = f"Not used, another model's: {mismatch}."
+    config, generation, notes = infer_config(source.path, shapes, untied)
+    return config, generation, [reason, *notes]
+
+
+def head_notes(config, shapes, untied):
+    if not shapes.has_head or not config.tie_word_embeddings:
+        return ["The head is not tied: lm_head is a matrix of its own."] if shapes.has_head and untied else []
+    return ["lm_head and embed_tokens are both stored and equal: the head is tied."]
+
+
+def rope_notes(neighbours):
+    if not neighbours:
+        return []
+    return [
+        "Old key names were translated, and the rows of q_proj and k_proj reordered in each head, "
+        "so that RoPE on halves computes what RoPE on neighbours did."
+    ]
+
+
+def same_numbers(one, other):
+    """Whether two stored tensors hold the same bytes; compared block by block."""
+    if one[1:] == other[1:]:
+        return True
+    if one.dtype != other.dtype or one.shape != other.shape or one.strides or other.strides:
+        return False
+    with reading(one.path), open(one.path, "rb", buffering=0) as a, open(other.path, "rb", buffering=0) as b:
+        a.seek(one.offset)
+        b.seek(other.offset)
+        for start in range(0, one.nbytes, BLOCK):
+            count = min(BLOCK, one.nbytes - start)
+            if a.read(count) != b.read(count):
+                return False
+    return True
+
+
+# ---------------------------------------------------------------------------------------------
+# Which stored tensor goes where
+
+
+class Fused(NamedTuple):
+    """The experts of a layer in one tensor (transformers 5): parts in file order."""
+
+    parts: tuple
+    shape: tuple
+
+
+def fused_layout(config, layer):
+    """Stored name -> :class:`Fused` of one layer: ``gate_up_proj [E, 2I, H]``, ``down_proj [E, H, I]``."""
+    c, path = config, f"model.layers.{layer}.mlp.experts."
+    gate_up = [f"{path}{e}.{part}_proj.weight" for e in range(c.num_experts) for part in ("gate", "up")]
+    down = [f"{path}{e}.down_proj.weight" for e in range(c.num_experts)]
+    return {
+        f"{path}gate_up_proj": Fused(tuple(gate_up), (c.num_experts, 2 * c.moe_intermediate_size, c.hidden_size)),
+        f"{path}down_proj": Fused(tuple(down), (c.num_experts, c.hidden_size, c.moe_intermediate_size)),
+    }
+
+
+def fused_tensors(config):
+    """:func:`fused_layout` of all layers."""
+    layout = {}
+    for i in range(config.num_hidden_layers):
+        layout |= fused_layout(config, i)
+    return layout
+
+
+def check_tensors(path, config, shapes, tensors):
+    """Every parameter is there, in its shape, and nothing else is."""
+    expected = param_shapes(config)
+    if shapes.fused:
+        for name, fused in fused_tensors(config).items():
+            expected[name] = fused.shape
+            for part in fused.parts:
+                del expected[part]
+    missing = [name for name in expected if name not in tensors]
+    if missing:
+        refuse(path, f"lacks {len(missing)} of {len(expected)} tensors, first {missing[0]}; download it again")
+    extra = [name for name in tensors if name not in expected and name != "lm_head.weight"]
+    if extra:
+        first = quote(tensors[extra[0]].name)
+        refuse(path, f"holds {first}, which has no place in a MiniMind ({len(extra)} such tensors)")
+    for name, shape in expected.items():
+        stored = tensors[name]
+        if stored.shape != shape:
+            refuse(path, f"{quote(stored.name)} has shape {list(stored.shape)}, the config needs {list(shape)}")
+
+
+def placements(checkpoint, params):
+    """Pairs of a stored tensor and the arrays that its elements fill one after the other."""
+    fused = fused_tensors(checkpoint.config) if "model.layers.0.mlp.experts.gate_up_proj" in checkpoint.tensors else {}
+    for name, tensor in checkpoint.tensors.items():
+        if name in fused:
+            yield tensor, [params[part] for part in fused[name].parts]
+        elif name in params:
+            turned = checkpoint.neighbours and name.endswith(("q_proj.weight", "k_proj.weight"))
+            yield tensor, [by_neighbours(params[name], checkpoint.config.head_dim) if turned else params[name]]
+
+
+def by_neighbours(matrix, head_dim):
+    """A view of ``matrix [heads * D, H]`` in the row order of files with neighbour RoPE.
+
+    Such files hold, in each head, the pair that is rotated by one angle in rows 2i and 2i + 1;
+    rotating halves pairs rows i and i + D/2. Writing the file's rows through this view puts each
+    where the half rotation wants it. Scores stay exactly the same: q and k are reordered alike.
+
+    Examples
+    --------
+    >>> matrix = np.zeros((4, 1), int)
+    >>> by_neighbours(matrix, 4).reshape(-1)[:]
+    array([0, 0, 0, 0])
+    >>> by_neighbours(matrix, 4)[...] = np.arange(4).reshape(1, 2, 2, 1)
+    >>> matrix[:, 0]
+    array([0, 2, 1, 3])
+    """
+    heads = len(matrix) // head_dim
+    return matrix.reshape(heads, 2, head_dim // 2, -1).transpose(0, 2, 1, 3)
+
+
+# ---------------------------------------------------------------------------------------------
+# Numbers that are none
+
+
+class NonFinite(NamedTuple):
+    """The first number of a model that is NaN or infinite."""
+
+    name: str
+    index: tuple
+    value: float
+
+
+def find_nonfinite(params):
+    """The first parameter with a NaN or an infinity, or None.
+
+    Parameters
+    ----------
+    params : dict or params.Weights
+
+    Examples
+    --------
+    >>> find_nonfinite({"model.norm.weight": np.array([1.0, np.inf])})
+    NonFinite(name='model.norm.weight', index=(1,), value=inf)
+    """
+    params = params if isinstance(params, Mapping) else params.params
+    for name, array in params.items():
+        # The extremes of an array carry a NaN or an infinity on; they need no second array.
+        if array.size and not (np.isfinite(array.min()) and np.isfinite(array.max())):
+            index = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+            return NonFinite(name, index, float(array[index]))
+    return None
