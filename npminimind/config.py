@@ -161,6 +161,11 @@ class MiniMindConfig:
         """All fields as a dict that ``MiniMindConfig(**fields)`` takes back."""
         return dataclasses.asdict(self)
 
+    def _repr_html_(self):
+        from .html import config_view  # which needs this file
+
+        return config_view(self)
+
 
 def check_numbers(config, names):
     for name in names:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .cache import KVCache, check_past
+from .html import step_view
 from .inputs import check_input_ids, check_mask
 from .rng import TorchGenerator, Uniforms
 from .sampling import ids_within
@@ -65,11 +66,15 @@ class Step:
     finished: np.ndarray
     input_ids: np.ndarray
     past_key_values: list | None = field(repr=False)
+    tokenizer: object = field(default=None, repr=False)  # so that Jupyter can show tokens as text
 
     @property
     def seen(self):
         """For each row the distinct ids before this step, ascending: what the penalty looks at (10.7)."""
         return [np.unique(row[:-1]) for row in self.input_ids]
+
+    def _repr_html_(self):
+        return step_view(self, self.tokenizer)
 
 
 class Generation:
@@ -268,7 +273,7 @@ class Loop:
         self.round += 1
         return Step(
             **step, **stages, u=u, next_token=next_token, finished=self.finished, input_ids=self.input_ids,
-            past_key_values=self.past_key_values,
+            past_key_values=self.past_key_values, tokenizer=self.model.tokenizer,
         )  # fmt: skip
 
     def next_logits(self, tap):

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from .html import trace_view
+
 
 class Trace(dict):
     """Name -> array, in execution order; ``metadata`` says what was run.
@@ -24,6 +26,9 @@ class Trace(dict):
     def __repr__(self):
         shapes = [f"{name:52s} {np.asarray(a).dtype!s:8s} {list(np.shape(a))}" for name, a in self.items()]
         return "\n".join([f"<Trace of {len(self)} arrays>", *shapes])
+
+    def _repr_html_(self):
+        return trace_view(self)
 
 
 def trace(model, input_ids, attention_mask=None, past_key_values=None):
