@@ -14,7 +14,7 @@ from .infer import infer_config, recognise
 from .names import rename
 from .shapes import read_shapes
 from .sources import find_source, read_tensors
-from .stored import BLOCK, read_into
+from .stored import read_into
 
 
 @dataclass
@@ -181,8 +181,8 @@ def same_numbers(one, other):
     with reading(one.path), open(one.path, "rb", buffering=0) as a, open(other.path, "rb", buffering=0) as b:
         a.seek(one.offset)
         b.seek(other.offset)
-        for start in range(0, one.nbytes, BLOCK):
-            count = min(BLOCK, one.nbytes - start)
+        for start in range(0, one.nbytes, 1 << 18):
+            count = min(1 << 18, one.nbytes - start)
             if a.read(count) != b.read(count):
                 return False
     return True

@@ -188,7 +188,7 @@ def write_array(file, path, name, array, code):
     if array.flags.c_contiguous and array.dtype == DTYPES[code]:
         file.write(memoryview(array.reshape(-1).view(np.uint8)))
         return
-    rows = max(1, BLOCK // array[0].nbytes)
+    rows = max(1, BLOCK // max(1, array[0].size))
     for start in range(0, len(array), rows):
         block = narrow(path, name, array[start : start + rows], code)
         file.write(memoryview(block.reshape(-1).view(np.uint8)))
