@@ -1,0 +1,1 @@
+"""How the models in the box are made: words, grammar, corpus, tokenizer, training, evaluation, card."""
