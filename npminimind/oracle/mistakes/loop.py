@@ -1,0 +1,157 @@
+"""Mistakes in the loop around the model: the order of the stages, EOS, rows, what the penalty sees."""
+
+import numpy as np
+
+from ...generation import PAD, Loop
+from .mistake import Mistake, with_loop
+
+STAGES = {
+    "after_temperature": lambda loop, x: (
+        loop.model.ops.apply_temperature(x, loop.temperature) if loop.temperature else x
+    ),
+    "after_repetition_penalty": lambda loop, x: (
+        x if loop.penalty == 1 else loop.model.ops.apply_repetition_penalty(x, loop.input_ids, loop.penalty)
+    ),
+    "after_top_k": lambda loop, x: loop.model.ops.apply_top_k(x, loop.top_k),
+    "after_top_p": lambda loop, x: loop.model.ops.apply_top_p(x, loop.top_p),
+}
+
+
+def in_order(*names):
+    """The stages one after the other in this order."""
+
+    def process(self, logits, tap):
+        x = tap("logits", logits)
+        stages = {"logits": x}
+        for name in names:
+            x = stages[name] = tap(name, STAGES[name](self, x))
+        stages["probs"] = tap("probs", self.model.ops.softmax(x))
+        return stages
+
+    return with_loop(process=process)
+
+
+def penalty_seeing(ids_of):
+    """A penalty that looks at ``ids_of(loop) -> [B, L]`` instead of at the whole row."""
+
+    def process(self, logits, tap):
+        whole, self.input_ids = self.input_ids, ids_of(self)
+        stages = Loop.process(self, logits, tap)
+        self.input_ids = whole
+        return stages
+
+    def start(self, *args, **kwargs):
+        Loop.__init__(self, *args, **kwargs)
+        self.prompt_length = self.input_ids.shape[1]
+
+    return with_loop(process=process, __init__=start)
+
+
+def not_renormalised(self, logits, tap):
+    """Probabilities from before the filters, zeroed where filtered: their sum is below one."""
+    stages = Loop.process(self, logits, lambda name, array: array if name == "probs" else tap(name, array))
+    unfiltered = self.model.ops.softmax(stages["after_repetition_penalty"])
+    stages["probs"] = tap("probs", np.where(np.isneginf(stages["after_top_p"]), 0, unfiltered).astype(unfiltered.dtype))
+    return stages
+
+
+def draw_not_renormalised(self, stages, tap):
+    """u is not scaled to the sum: beyond it the last candidate is taken."""
+    if self.greedy:
+        return Loop.choose(self, stages, tap)
+    u = tap("u", self.rng.take(len(self.input_ids)))
+    cumulative = np.cumsum(stages["probs"], axis=-1, dtype=np.float64)
+    last = stages["probs"].shape[-1] - 1 - np.argmax(stages["probs"][:, ::-1] > 0, axis=-1)
+    token = np.where(u < cumulative[:, -1], np.argmax(cumulative > u[:, None], axis=-1), last)
+    fill = self.eos[0] if self.eos else PAD
+    return tap("next_token", np.where(self.finished, fill, token)[:, None]), u
+
+
+def rows_go_on(self, stages, tap):
+    """Finished rows keep choosing tokens."""
+    finished, self.finished = self.finished, np.zeros_like(self.finished)
+    chosen = Loop.choose(self, stages, tap)
+    self.finished = finished
+    return chosen
+
+
+def pad_for_eos(self, stages, tap):
+    eos, self.eos = self.eos, []
+    chosen = Loop.choose(self, stages, tap)
+    self.eos = eos
+    return chosen
+
+
+def never_finished(self, next_token):
+    Loop.append(self, next_token)
+    self.finished = np.zeros_like(self.finished)
+
+
+def all_finish_together(self, next_token):
+    Loop.append(self, next_token)
+    self.finished = np.full_like(self.finished, self.finished.any())
+
+
+def finished_rows_take_no_u(self, stages, tap):
+    """Only rows that go on consume a uniform number."""
+    if self.greedy or getattr(self.rng, "take", None) is None:
+        return Loop.choose(self, stages, tap)
+    going = ~self.finished
+    u = np.zeros(len(going))
+    u[going] = self.rng.take(int(going.sum()))
+    u = tap("u", u)
+    token = self.model.ops.multinomial(stages["probs"], u)
+    fill = self.eos[0] if self.eos else PAD
+    return tap("next_token", np.where(self.finished, fill, token)[:, None]), u
+
+
+def interleaved(self, model, **arguments):
+    """a, a, b, b instead of a, b, a, b."""
+    copies = arguments["num_return_sequences"]
+    Loop.__init__(self, model, **arguments)
+    order = np.arange(len(self.input_ids)).reshape(copies, -1).T.ravel()
+    self.input_ids = self.input_ids[order]
+    self.mask = None if self.mask is None else self.mask[order]
+
+
+SEEN = "other probabilities for some of what has occurred"
+ROWS = "single rows are right; in a batch, rows that have ended are not"
+
+MISTAKES = (
+    Mistake("penalty-before-temperature", "order", "applies the penalty before the temperature, as HF does",
+            "equal up to rounding, not bit for bit",
+            change=in_order("after_repetition_penalty", "after_temperature", "after_top_k", "after_top_p")),
+    Mistake("temperature-last", "order", "applies the temperature after top-k and top-p, as llama.cpp does",
+            "another nucleus",
+            change=in_order("after_repetition_penalty", "after_top_k", "after_top_p", "after_temperature")),
+    Mistake("top-p-before-top-k", "order", "applies top-p before top-k", "the nucleus is taken from all tokens",
+            change=in_order("after_temperature", "after_repetition_penalty", "after_top_p", "after_top_k")),
+    Mistake("penalty-last", "order", "applies the penalty after top-k and top-p", "another candidate set",
+            change=in_order("after_temperature", "after_top_k", "after_top_p", "after_repetition_penalty")),
+    Mistake("penalty-skips-prompt", "rule", "does not penalise the ids of the prompt", SEEN,
+            ("apply_repetition_penalty",),
+            change=penalty_seeing(lambda loop: loop.input_ids[:, loop.prompt_length :])),
+    Mistake("penalty-prompt-only", "rule", "penalises the ids of the prompt only, not what was generated", SEEN,
+            ("apply_repetition_penalty",), change=penalty_seeing(lambda loop: loop.input_ids[:, : loop.prompt_length])),
+    Mistake("penalty-misses-last", "rule", "does not penalise the token that was chosen last", SEEN,
+            ("apply_repetition_penalty",),
+            change=penalty_seeing(lambda loop: loop.input_ids[:, : -1 if loop.round else None])),
+    Mistake("probs-not-renormalised", "missing-step",
+            "draws from probabilities that were not renormalised after the filters",
+            "the last candidate is drawn too often",
+            change=with_loop(process=not_renormalised, choose=draw_not_renormalised)),
+    Mistake("eos-row-goes-on", "loop", "lets a row that has ended choose further tokens", ROWS,
+            change=with_loop(choose=rows_go_on)),
+    Mistake("eos-pad", "loop", "fills a row that has ended with pad (0) instead of EOS", ROWS,
+            change=with_loop(choose=pad_for_eos)),
+    Mistake("eos-ignored", "loop", "never stops at EOS", "right up to the first EOS",
+            change=with_loop(append=never_finished)),
+    Mistake("eos-ends-all", "loop", "ends all rows with the first that ends",
+            "in a batch, the other rows are cut short",
+            change=with_loop(append=all_finish_together)),
+    Mistake("u-skips-finished", "loop", "takes no random number for rows that have ended",
+            "after the first row has ended, other rows draw with the wrong numbers",
+            change=with_loop(choose=finished_rows_take_no_u)),
+    Mistake("return-sequences-interleaved", "loop", "orders num_return_sequences a, a, b, b instead of a, b, a, b",
+            "rows are in another order", change=with_loop(__init__=interleaved)),
+)  # fmt: skip
