@@ -192,6 +192,8 @@ def token_ids(raw, notes):
     if isinstance(eos, list) and eos:
         notes.append(f"eos_token_id is a list; the config keeps the first, {repr_short(eos[0])}.")
         eos = eos[0]
+    if eos is None:
+        notes.append("config.json names no eos_token_id; 2 was taken.")
     return {} if eos is None else {"eos_token_id": eos}
 
 
@@ -218,7 +220,7 @@ def rope_fields(path, raw, family, fields, notes):
     if kind != "yarn":
         refuse(path, f"asks for RoPE scaling of type {quote(kind)}; known: yarn")
     result["rope_scaling"] = yarn_of(path, rope, raw, fields)
-    result["inference_rope_scaling"] = raw.get("inference_rope_scaling") is True
+    result["inference_rope_scaling"] = True
     return result | longer_table(family, result["rope_scaling"], fields, notes)
 
 
@@ -310,6 +312,7 @@ def check_fit(path, raw, config, shapes):
         pairs.append((inner, getattr(config, inner), shapes.inner_size))
     if config.use_moe:
         pairs.append(("num_experts", config.num_experts, shapes.num_experts or config.num_experts))
+        pairs.append(("n_shared_experts", config.n_shared_experts, shapes.n_shared_experts))
     if shapes.qk_norm:
         pairs.append(("head_dim", config.head_dim, shapes.head_dim))
     heads = f"{{}} heads of {config.head_dim}, so {{}} rows"

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import secrets
 import stat
 
 from ..errors import CheckpointError
@@ -142,7 +141,7 @@ def replacing(path):
             with open(target, "wb") as file:
                 yield file
             return
-        temporary = f"{target}.{secrets.token_hex(4)}.tmp"
+        temporary = f"{target}.{os.urandom(4).hex()}.tmp"
         try:
             with open(temporary, "xb") as file:
                 yield file

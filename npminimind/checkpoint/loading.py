@@ -11,7 +11,9 @@ from ..params import Weights, param_shapes
 from .configs import Mismatch, check_fit, read_config
 from .files import quote, read_json, reading, refuse
 from .infer import infer_config, recognise
+from .lora import merge_lora
 from .names import rename
+from .row_order import in_file_order
 from .shapes import read_shapes
 from .sources import find_source, read_tensors
 from .stored import read_into
@@ -99,9 +101,7 @@ def load_weights(path, dtype=np.float32, config=None, lora=None):
         read_into(tensor, destinations)
     checkpoint.weights = weights
     if lora is not None:
-        from .lora import merge_lora
-
-        checkpoint.notes.append(merge_lora(lora, weights.params))
+        checkpoint.notes.append(merge_lora(lora, weights))
     return checkpoint
 
 
@@ -246,28 +246,7 @@ def placements(checkpoint, params):
         if name in fused:
             yield tensor, [params[part] for part in fused[name].parts]
         elif name in params:
-            turned = checkpoint.neighbours and name.endswith(("q_proj.weight", "k_proj.weight"))
-            yield tensor, [by_neighbours(params[name], checkpoint.config.head_dim) if turned else params[name]]
-
-
-def by_neighbours(matrix, head_dim):
-    """A view of ``matrix [heads * D, H]`` in the row order of files with neighbour RoPE.
-
-    Such files hold, in each head, the pair that is rotated by one angle in rows 2i and 2i + 1;
-    rotating halves pairs rows i and i + D/2. Writing the file's rows through this view puts each
-    where the half rotation wants it. Scores stay exactly the same: q and k are reordered alike.
-
-    Examples
-    --------
-    >>> matrix = np.zeros((4, 1), int)
-    >>> by_neighbours(matrix, 4).reshape(-1)[:]
-    array([0, 0, 0, 0])
-    >>> by_neighbours(matrix, 4)[...] = np.arange(4).reshape(1, 2, 2, 1)
-    >>> matrix[:, 0]
-    array([0, 2, 1, 3])
-    """
-    heads = len(matrix) // head_dim
-    return matrix.reshape(heads, 2, head_dim // 2, -1).transpose(0, 2, 1, 3)
+            yield tensor, [in_file_order(params[name], name, checkpoint.neighbours, checkpoint.config.head_dim)]
 
 
 # ---------------------------------------------------------------------------------------------
