@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from .primitives import as_float, softmax
-from .tapping import no_tap
+from .tapping import checked, no_tap
 
 PADDED = -1e9  # what the padding mask adds; finite, as upstream, so that a row of pads is no 0/0
 BLOCK_SCORES = 2**22  # scores held at a time without a tap: 16 MiB in float32
@@ -61,9 +61,7 @@ def causal_mask(s, t, dtype=np.float32):
     return np.where(key <= query, 0, -np.inf).astype(dtype)
 
 
-def attention(
-    q, k, v, attention_mask=None, tap=None, *, softmax=softmax, causal_mask=causal_mask, repeat_kv=None
-):
+def attention(q, k, v, attention_mask=None, tap=None, *, softmax=softmax, causal_mask=causal_mask, repeat_kv=None):
     """``softmax(q kᵀ / √D + mask) v`` for each head, the heads side by side.
 
     Parameters
@@ -104,9 +102,9 @@ def attention(
     array([[[1., 2.],
             [2., 3.]]])
     """
-    q, k, v = as_float(q), as_float(k), as_float(v)
+    q, k, v, tap = as_float(q), as_float(k), as_float(v), checked(tap)
     check_shapes(q, k, v, attention_mask)
-    (b, s, n, d), t = q.shape, k.shape[1]
+    (b, s, n, _), t = q.shape, k.shape[1]
     if repeat_kv is not None:
         k, v = repeat_kv(k, n // k.shape[2]), repeat_kv(v, n // v.shape[2])
     padding = padding_mask(attention_mask, q.dtype)
@@ -118,10 +116,10 @@ def attention(
         return attend_block(q[:, first:last], k[:, :end], v[:, :end], mask, pads, tap, softmax)
 
     # A tap sees one array a name. A causal mask of somebody else may look past the block's end.
-    if tap is not None or causal_mask is not attention.__kwdefaults__["causal_mask"]:
+    if tap is not no_tap or causal_mask is not attention.__kwdefaults__["causal_mask"]:
         if b * n * s * t > TAPPED_SCORES:
             raise ValueError(f"{b} x {n} x {s} x {t} scores are too many to keep whole; use a shorter input")
-        return attend(0, s, tap or no_tap)
+        return attend(0, s, tap)
     rows = max(1, BLOCK_SCORES // (b * n * t))
     blocks = [attend(first, min(first + rows, s), no_tap) for first in range(0, s, rows)]
     return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
@@ -146,15 +144,19 @@ def attend_block(q, k, v, mask, padding, tap, softmax):
 
 def padding_mask(attention_mask, dtype):
     """``[B, T]`` of 0/1 -> ``[B, 1, 1, T]`` of −1e9/0; None where nothing is padded."""
-    if attention_mask is None or np.all(attention_mask):
+    if attention_mask is None:
         return None
-    pads = np.asarray(attention_mask)[:, None, None, :] == 0
-    return np.where(pads, PADDED, 0).astype(dtype)
+    pads = np.equal(attention_mask, 0)
+    if not (pads | np.equal(attention_mask, 1)).all():  # an additive mask would be taken the wrong way round
+        raise ValueError("attention_mask must hold 1 for tokens and 0 for pads")
+    return np.where(pads, PADDED, 0).astype(dtype)[:, None, None, :] if pads.any() else None
 
 
 def check_shapes(q, k, v, attention_mask):
     if q.ndim != 4 or k.ndim != 4 or k.shape != v.shape:
         raise ValueError(f"need q [B,S,N,D] and equal k, v [B,T,K,D]; got {q.shape}, {k.shape}, {v.shape}")
+    if 0 in q.shape or 0 in k.shape:
+        raise ValueError(f"nothing to attend with or to: q {q.shape}, k {k.shape}")
     if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3] or q.shape[2] % k.shape[2]:
         raise ValueError(f"q {q.shape} does not fit k {k.shape}: B and D equal, N a multiple of K")
     if q.shape[1] > k.shape[1]:

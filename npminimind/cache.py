@@ -50,6 +50,10 @@ class KVCache:
             buffer[:, self.length : end] = new
         return tuple(buffer[:, :end] for buffer in self.layers[layer])
 
+    def replace(self, layer, k, v):
+        """Go on with other arrays ``[B, T, K, D]`` (a tap's). What has been handed out stays as it was."""
+        self.layers[layer] = (np.array(k), np.array(v))
+
     def advance(self, new_tokens):
         """All layers have appended: the next tokens go behind these."""
         self.length += new_tokens
@@ -91,3 +95,5 @@ def check_past(past, config, batch):
                 raise ValueError(
                     f"past_key_values: {name} of layer {i} has shape {np.shape(array)}, need {expected} [B, T, K, D]"
                 )
+            if np.asarray(array).dtype.kind != "f":
+                raise TypeError(f"past_key_values: {name} of layer {i} must hold floats")

@@ -1,7 +1,6 @@
 """The autoregressive loop of chapter 10: predict, choose, append, repeat."""
 
 import inspect
-import operator
 import warnings
 from dataclasses import dataclass, field
 
@@ -9,9 +8,8 @@ import numpy as np
 
 from .cache import KVCache, check_past
 from .html import step_view
-from .inputs import check_input_ids, check_mask
+from .inputs import check_input_ids, check_mask, flag, ids_within, whole_number
 from .rng import TorchGenerator, Uniforms
-from .sampling import ids_within
 from .stopping import Stops
 from .tapping import behind, checked
 
@@ -156,7 +154,8 @@ class Generation:
         Examples
         --------
         >>> from npminimind import MiniMindConfig, MiniMindForCausalLM
-        >>> model = MiniMindForCausalLM.random(MiniMindConfig(hidden_size=64, num_hidden_layers=1, vocab_size=9), seed=0)
+        >>> config = MiniMindConfig(hidden_size=64, num_hidden_layers=1, vocab_size=9)
+        >>> model = MiniMindForCausalLM.random(config, seed=0)
         >>> model.generate([[3, 4]], max_new_tokens=3, do_sample=False, eos_token_id=None).shape
         (1, 5)
         """
@@ -177,7 +176,8 @@ class Generation:
         Examples
         --------
         >>> from npminimind import MiniMindConfig, MiniMindForCausalLM
-        >>> model = MiniMindForCausalLM.random(MiniMindConfig(hidden_size=64, num_hidden_layers=1, vocab_size=9), seed=0)
+        >>> config = MiniMindConfig(hidden_size=64, num_hidden_layers=1, vocab_size=9)
+        >>> model = MiniMindForCausalLM.random(config, seed=0)
         >>> for step in model.steps([[3, 4]], max_new_tokens=2, eos_token_id=None):
         ...     print(step.round, step.past_len, step.fed_ids.shape, step.past_key_values[0][0].shape)
         0 0 (1, 2) (1, 2, 4, 8)
@@ -210,23 +210,29 @@ class Loop:
         model.check_positions(ids.shape[1])
         mask = check_mask(attention_mask, *ids.shape)
         if mask is not None and not mask[:, -1].all():
-            raise ValueError("attention_mask ends with 0: generation needs left pads (model.tokenizer.batch makes them)")
+            raise ValueError(
+                "attention_mask ends with 0: generation needs left pads, as model.tokenizer.batch makes them"
+            )
         self.model, self.tap = model, checked(tap)
         self.input_ids = np.tile(ids, (copies, 1))  # a, b, a, b
         self.mask = None if mask is None else np.tile(mask, (copies, 1))
         self.max_new_tokens = whole_number("max_new_tokens", max_new_tokens, least=0)
         self.temperature, self.penalty, self.top_k, self.top_p = temperature, repetition_penalty, top_k, top_p
-        self.greedy = not do_sample or temperature == 0
         self.eos = eos_ids(eos_token_id, model.config.vocab_size)
         self.rng = rng if isinstance(rng, TorchGenerator) else Uniforms(rng)
         self.stops = Stops(stop, model.tokenizer, len(self.input_ids))
-        self.streamer, self.use_cache = streamer, use_cache
+        for sequence in self.stops.sequences:
+            ids_within(sequence, model.config.vocab_size)
+        self.streamer, self.use_cache = streamer, flag("use_cache", use_cache)
         self.past_key_values = self.check_cache(past_key_values, copies)
         self.cache = None  # made at the first round
         self.finished = np.zeros(len(self.input_ids), bool)
         self.round = 0
         self.ended = False
         check_stages(model.ops, self)
+        self.greedy = not flag("do_sample", do_sample) or temperature == 0
+        # No temperature changes a greedy choice: its limits, 0 and what is infinite in this dtype, are left out.
+        self.scaled = not self.greedy or 0 < temperature <= float(np.finfo(model.dtype).max)
 
     def check_cache(self, past, copies):
         if past is None:
@@ -269,7 +275,7 @@ class Loop:
         next_token, u = self.choose(stages, behind("sample.", tap))
         step = dict(round=self.round, past_len=past_len, fed_ids=fed_ids, attention_mask=self.mask)
         self.append(next_token)
-        tap("sample.finished", self.finished)
+        self.finished = tap("sample.finished", self.finished)
         self.round += 1
         return Step(
             **step, **stages, u=u, next_token=next_token, finished=self.finished, input_ids=self.input_ids,
@@ -301,8 +307,7 @@ class Loop:
             return stages[name]
 
         logits = keep("logits", logits)
-        # T = 0 is greedy, whose choice no temperature changes.
-        scaled = keep("after_temperature", o.apply_temperature(logits, self.temperature) if self.temperature else logits)
+        scaled = keep("after_temperature", o.apply_temperature(logits, self.temperature) if self.scaled else logits)
         penalised = scaled
         if self.penalty != 1:
             penalised = o.apply_repetition_penalty(scaled, self.input_ids, self.penalty)
@@ -323,8 +328,9 @@ class Loop:
             u = tap("u", self.rng.take(len(self.input_ids)))
             token = self.model.ops.multinomial(stages["probs"], u)
         fill = self.eos[0] if self.eos else PAD
-        next_token = np.where(self.finished, fill, token)[:, None]  # [B] -> [B,1]
-        return tap("next_token", next_token), u
+        token = np.where(self.finished, fill, np.reshape(token, len(self.finished)))
+        next_token = tap("next_token", token[:, None])  # [B] -> [B,1]
+        return ids_within(next_token, self.model.config.vocab_size), u
 
     def append(self, next_token):
         self.input_ids = np.concatenate([self.input_ids, next_token], axis=1)
@@ -338,14 +344,6 @@ def prompt_of(input_ids, inputs):
     if (input_ids is None) == (inputs is None):
         raise TypeError("give the prompt once, as input_ids (or as inputs, its other name)")
     return inputs if input_ids is None else input_ids
-
-
-def whole_number(name, value, least):
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be an int, not {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be {least} or more, not {value}")
-    return operator.index(value)
 
 
 def eos_ids(eos_token_id, vocab_size):

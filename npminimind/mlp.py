@@ -3,7 +3,7 @@
 import numpy as np
 
 from .primitives import as_float, linear, silu, softmax
-from .tapping import behind, no_tap
+from .tapping import behind, checked
 
 
 def swiglu(x, gate_proj, up_proj, down_proj, act=silu, tap=None):
@@ -35,7 +35,7 @@ def swiglu(x, gate_proj, up_proj, down_proj, act=silu, tap=None):
     >>> swiglu(np.array([1.0]), 2 * one, 3 * one, 10 * one).round(3)
     array([52.848])
     """
-    tap = tap or no_tap
+    tap = checked(tap)
     gate = tap("gate_proj", linear(x, gate_proj))  # [..., H] -> [..., I]
     up = tap("up_proj", linear(x, up_proj))  # [..., H] -> [..., I]
     activated = tap("act", act(gate))
@@ -68,7 +68,7 @@ def route(x, gate, num_experts_per_tok, norm_topk_prob, tap=None, softmax=softma
     >>> idx, weight.round(3)
     (array([[1, 2]]), array([[0.625, 0.375]]))
     """
-    tap = tap or no_tap
+    tap = checked(tap)
     router_logits = tap("gate", linear(x, gate))  # [tokens, H] -> [tokens, E]
     probs = tap("router_probs", softmax(router_logits))
     topk_idx = np.argsort(-probs, axis=-1, kind="stable")[:, :num_experts_per_tok]  # -> [tokens, k]
@@ -79,9 +79,7 @@ def route(x, gate, num_experts_per_tok, norm_topk_prob, tap=None, softmax=softma
     return topk_idx, tap("topk_weight", topk_weight)
 
 
-def moe(
-    x, gate, experts, num_experts_per_tok, norm_topk_prob, act=silu, tap=None, *, softmax=softmax, swiglu=swiglu
-):
+def moe(x, gate, experts, num_experts_per_tok, norm_topk_prob, act=silu, tap=None, *, softmax=softmax, swiglu=swiglu):
     """Mixture of experts: each token goes through the few experts that its router prefers.
 
     Parameters
@@ -113,7 +111,7 @@ def moe(
     array([[0.731],
            [0.   ]])
     """
-    x, tap = as_float(x), tap or no_tap
+    x, tap = as_float(x), checked(tap)
     check_routing(gate, experts, num_experts_per_tok)
     tokens = x.reshape(-1, x.shape[-1])  # [..., H] -> [tokens, H]
     topk_idx, topk_weight = route(tokens, gate, num_experts_per_tok, norm_topk_prob, tap, softmax)

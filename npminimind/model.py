@@ -1,11 +1,13 @@
 """MiniMind's forward pass: embedding, blocks of attention and feed-forward, norm, head."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from . import generation, ops, text
 from .cache import KVCache, check_past
+from .config import MiniMindConfig
 from .inputs import check_input_ids, check_logits_to_keep, check_mask
 from .params import Weights, param_shapes
 from .primitives import linear
@@ -98,7 +100,7 @@ class MiniMindForCausalLM(generation.Generation, text.Text):
     def random(cls, config, seed=0, dtype=np.float32):
         """A model with random weights: matrices normal with variance 1 / in, norms around 1."""
         rng, weights = np.random.default_rng(seed), Weights(config, dtype)
-        for name, array in weights.params.items():
+        for array in weights.params.values():
             noise = rng.standard_normal(array.shape, np.float32)
             array[...] = 1 + noise / 10 if array.ndim == 1 else noise / np.sqrt(array.shape[1])
         return cls(config, weights)
@@ -199,9 +201,10 @@ class MiniMindForCausalLM(generation.Generation, text.Text):
         """Run new tokens through all blocks, appending to the cache: ids [B, S] -> [B, S, H] after the final norm.
 
         Without a tap a long input goes through in chunks. Each attends to all before it through the cache,
-        so the result is the same, and memory stays bounded.
+        so the result is the same, and memory stays bounded. An attention or mask that somebody else wrote may
+        look ahead, and sees all at once.
         """
-        if tap is not no_tap:
+        if tap is not no_tap or {"attention", "causal_mask"} & self.replaced.keys():
             return self.run_blocks(ids, mask, cache, tap)
         size = max(1, CHUNK_ROWS // len(ids))
         chunks = [ids[:, start : start + size] for start in range(0, ids.shape[1], size)]
@@ -242,8 +245,10 @@ class MiniMindForCausalLM(generation.Generation, text.Text):
             k = tap("k_norm", self.ops.rms_norm(k, layer["k_norm"], c.rms_norm_eps))
         q, k = self.ops.apply_rope(q, k, cos, sin)
         q, k = tap("q_rope", q), tap("k_rope", k)
-        k, v = cache.append(i, k, v)  # -> [B,T,K,D], past and new
-        k, v = tap("k_cache", k), tap("v_cache", v)
+        cached = cache.append(i, k, v)  # -> [B,T,K,D], past and new
+        k, v = tap("k_cache", cached[0]), tap("v_cache", cached[1])
+        if k is not cached[0] or v is not cached[1]:  # a tap put others in their place
+            cache.replace(i, k, v)
         context = self.ops.attention(q, k, v, mask, None if tap is no_tap else tap)  # -> [B,S,N*D]
         return tap("o_proj", linear(context, layer["o_proj"]))  # -> [B,S,H]
 
@@ -260,7 +265,7 @@ class MiniMindForCausalLM(generation.Generation, text.Text):
 
     def logits(self, hidden, logits_to_keep=0, tap=no_tap):
         """``hidden lm_headᵀ``: [B, S, H] -> [B, kept, V]. A tap sees the logits of every position."""
-        kept = check_logits_to_keep(logits_to_keep)
+        kept = check_logits_to_keep(logits_to_keep, hidden.shape[1])
         if tap is not no_tap:
             return tap("lm_head", linear(hidden, self.weights.lm_head))[:, kept]
         return linear(hidden[:, kept], self.weights.lm_head)
@@ -273,13 +278,16 @@ class MiniMindForCausalLM(generation.Generation, text.Text):
 
 def weights_from(config, params, dtype):
     """Copy a dict of arrays to where the forward pass reads them."""
+    if not isinstance(config, MiniMindConfig) or not isinstance(params, Mapping):
+        raise TypeError(f"need a MiniMindConfig and a dict of arrays, not {type(config)} and {type(params)}")
     expected = param_shapes(config)
     missing, unknown = sorted(expected.keys() - params.keys()), sorted(params.keys() - expected.keys())
     if config.tie_word_embeddings and "lm_head.weight" in unknown:  # stored twice, as upstream does
         check_tied(params)
         unknown.remove("lm_head.weight")
     if missing or unknown:
-        raise ValueError(f"params do not fit the config: missing {missing[:3] or 'none'}, unknown {unknown[:3] or 'none'}")
+        found = f"missing {missing[:3] or 'none'}, unknown {unknown[:3] or 'none'}"
+        raise ValueError(f"params do not fit the config: {found}")
     if dtype is None:
         dtype = np.float64 if np.asarray(params["model.embed_tokens.weight"]).dtype == np.float64 else np.float32
     weights = Weights(config, dtype)

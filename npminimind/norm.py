@@ -22,7 +22,7 @@ def rms_norm(x, weight, eps):
     Raises
     ------
     ValueError
-        If ``weight`` is not one number for each of the n features.
+        If ``weight`` is not one number for each of the n features; a negative eps.
 
     Notes
     -----
@@ -38,9 +38,11 @@ def rms_norm(x, weight, eps):
     array([ 0.8485, 11.3137])
     """
     given, weight = as_float(x), as_float(weight)
-    n = given.shape[-1]
-    if weight.shape != (n,):
-        raise ValueError(f"weight has shape {weight.shape}, x has {n} features")
+    if weight.ndim != 1 or given.shape[-1:] != weight.shape:
+        raise ValueError(f"weight has shape {weight.shape}, x {given.shape}: need one weight for each feature")
+    if not eps >= 0:
+        raise ValueError(f"eps must be 0 or more, not {eps}")
+    n = len(weight)
     x = given.astype(np.promote_types(given.dtype, np.float32), copy=False)
     mean_square = np.vecdot(x, x)[..., None] / n  # [..., n] -> [..., 1]
     return (weight * (x / np.sqrt(mean_square + eps))).astype(given.dtype, copy=False)

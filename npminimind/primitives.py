@@ -28,7 +28,7 @@ def linear(x, weight):
     # NumPy multiplies a stack of matrices one after the other; as rows of one matrix they are one product.
     x, weight = as_float(x), as_float(weight)
     rows = x.reshape(-1, x.shape[-1])  # [..., in] -> [rows, in]
-    return (rows @ weight.T).reshape(*x.shape[:-1], -1)  # -> [..., out]
+    return (rows @ weight.T).reshape(*x.shape[:-1], len(weight))  # -> [..., out]
 
 
 def softmax(x, axis=-1):
@@ -68,7 +68,7 @@ def silu(x):
     """
     x = as_float(x)
     with np.errstate(over="ignore"):  # exp(-x) = inf is right: x / inf = 0
-        e = np.exp(-x)
+        e = np.asarray(np.exp(-x))
     e += 1
     return np.divide(x, e, out=e)
 
@@ -82,10 +82,14 @@ def gelu(x):
     array([-0.1587,  0.    ,  0.8413])
     """
     x = as_float(x)
-    return x * 0.5 * (1 + erf(x / math.sqrt(2)).astype(x.dtype))
+    return x * 0.5 * (1 + np.asarray(erf(x / math.sqrt(2)), x.dtype))
 
 
 def as_float(x):
     """An array of floats: lists become float64, float arrays stay what they are."""
     x = np.asarray(x)
-    return x if x.dtype.kind == "f" else x.astype(np.float64)
+    if x.dtype.kind == "f":
+        return x
+    if x.dtype.kind not in "iub":  # complex numbers would lose a part, strings would be parsed
+        raise TypeError(f"need real numbers, not an array of {x.dtype}")
+    return x.astype(np.float64)

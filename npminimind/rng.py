@@ -5,7 +5,7 @@ import numbers
 
 import numpy as np
 
-from .primitives import as_float
+from .inputs import probabilities
 
 
 class TorchGenerator:
@@ -39,7 +39,7 @@ class TorchGenerator:
         self.words = np.random.RandomState(int(seed) & 0xFFFFFFFF)
 
     def exponential(self, shape):
-        """Exponentially distributed float32 numbers, in memory order, as ``Tensor.exponential_`` makes them."""
+        """Exponentially distributed float64 numbers in memory order; ``exponential_`` rounds them to its dtype."""
         words = self.words.randint(0, 2**32, size=(*shape, 2), dtype=np.uint32).astype(np.uint64)
         word = words[..., 0] << np.uint64(32) | words[..., 1]  # the first is the high half
         u = (word & np.uint64(2**53 - 1)) * 2.0**-53
@@ -56,8 +56,13 @@ class TorchGenerator:
         Returns
         -------
         int64 array [...]
+
+        Raises
+        ------
+        ValueError
+            Negative, nan or all-zero probabilities.
         """
-        probs = as_float(probs)
+        probs = probabilities(probs)
         race = self.exponential(probs.shape).astype(probs.dtype)
         with np.errstate(divide="ignore", invalid="ignore"):  # an exponential of exactly 0 wins, as in torch
             return np.argmax(probs / race, axis=-1).astype(np.int64)
@@ -90,6 +95,8 @@ class Uniforms:
         if self.given is None:
             return self.generator.random(count)
         u = np.array(list(itertools.islice(self.given, count)), np.float64)
+        if u.ndim != 1:
+            raise TypeError("rng must be a flat sequence of numbers: B for the first step, then B for the next")
         if len(u) < count:
             raise ValueError(f"the given uniforms have run out: a step needs {count}, one a row")
         if not np.all((u >= 0) & (u < 1)):

@@ -44,7 +44,7 @@ def inverse_frequencies(head_dim, theta, scaling=None, dtype=np.float32):
     high = min(math.ceil(pair_turning(scaling["beta_slow"])), head_dim // 2 - 1)
     ramp = (np.arange(head_dim // 2).astype(dtype) - low) / max(high - low, 0.001)
     ramp = np.clip(ramp, 0, 1)
-    return frequencies * (1 - ramp + ramp / scaling["factor"])
+    return frequencies * (1 - ramp + ramp / float(scaling["factor"]))
 
 
 def rope_tables(head_dim, length, theta, scaling=None, start=0, dtype=np.float32):
@@ -88,11 +88,13 @@ def rope_tables(head_dim, length, theta, scaling=None, start=0, dtype=np.float32
         raise ValueError(f"head_dim must be even and positive, not {head_dim}")
     if length < 0 or start < 0:
         raise ValueError(f"positions start at 0: start is {start}, length is {length}")
+    if not (theta > 0 and math.isfinite(theta)):
+        raise ValueError(f"theta must be positive and finite, not {theta}")
     frequencies = inverse_frequencies(head_dim, theta, scaling, dtype)
     position = np.arange(start, start + length).astype(dtype)
     angle = position[:, None] * frequencies  # [length, D/2]
     angle = np.concatenate([angle, angle], axis=-1)  # -> [length, D]
-    attention_factor = (YARN | scaling)["attention_factor"] if scaling else 1.0
+    attention_factor = float((YARN | scaling)["attention_factor"]) if scaling else 1.0
     return np.cos(angle) * attention_factor, np.sin(angle) * attention_factor
 
 
@@ -105,6 +107,8 @@ def rotate_half(x):
     array([-3, -4,  1,  2])
     """
     x = np.asarray(x)
+    if x.shape[-1] % 2:
+        raise ValueError(f"{x.shape[-1]} features have no two halves")
     half = x.shape[-1] // 2
     return np.concatenate([-x[..., half:], x[..., :half]], axis=-1)
 
@@ -123,7 +127,7 @@ def apply_rope(q, k, cos, sin, *, rotate_half=rotate_half):
 
     Returns
     -------
-    q, k : rotated arrays, same shapes
+    q, k : rotated arrays, same shapes and dtypes
 
     Notes
     -----
@@ -140,7 +144,12 @@ def apply_rope(q, k, cos, sin, *, rotate_half=rotate_half):
     array([0.5403, 0.    , 0.8415, 0.    ])
     """
     q, k, cos, sin = as_float(q), as_float(k), as_float(cos), as_float(sin)
-    if q.shape[1:2] != cos.shape[:1] or q.shape[-1:] != cos.shape[-1:]:
-        raise ValueError(f"q has shape {q.shape}, the tables {cos.shape}: S and D must be the same")
-    cos, sin = cos[:, None, :], sin[:, None, :]  # [S, D] -> [S, 1, D], the same for all heads
-    return q * cos + rotate_half(q) * sin, k * cos + rotate_half(k) * sin
+    for x in (q, k):
+        if x.ndim != 4 or cos.shape != sin.shape or (x.shape[1], x.shape[3]) != cos.shape:
+            shapes = f"q {q.shape}, k {k.shape}, cos {cos.shape}, sin {sin.shape}"
+            raise ValueError(f"need q and k [B, S, heads, D], tables [S, D]; got {shapes}")
+
+    def turned(x):  # [S, D] -> [S, 1, D]: the same angle for all heads
+        return (x * cos[:, None] + rotate_half(x) * sin[:, None]).astype(x.dtype, copy=False)
+
+    return turned(q), turned(k)

@@ -3,11 +3,11 @@
 Every stage takes logits ``[..., V]`` (lists are fine) and returns a new array of the same shape and dtype.
 """
 
-import operator
 from typing import NamedTuple
 
 import numpy as np
 
+from .inputs import check_no_overflow, ids_within, logits_of, number, probabilities, whole_number
 from .primitives import as_float, softmax
 
 __all__ = [
@@ -53,8 +53,7 @@ def apply_temperature(logits, temperature):
     >>> apply_temperature([2.0, 1.0, 0.5], 0)
     array([  0., -inf, -inf])
     """
-    logits = logits_of(logits)
-    check_number("temperature", temperature)
+    logits, temperature = logits_of(logits), number("temperature", temperature)
     if not temperature >= 0:
         raise ValueError(f"temperature must be 0 or more, not {temperature}")
     if temperature == 0:
@@ -63,8 +62,7 @@ def apply_temperature(logits, temperature):
         return np.where(logits == -np.inf, -np.inf, 0).astype(logits.dtype)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         scaled = logits / temperature
-    if not np.array_equal(np.isfinite(scaled), np.isfinite(logits)):
-        raise ValueError(f"temperature {temperature} overflows {logits.dtype}; use 0 for its limit, greedy")
+    check_no_overflow("temperature", temperature, logits, scaled, "use 0 for its limit, greedy")
     return scaled
 
 
@@ -86,7 +84,7 @@ def apply_repetition_penalty(logits, input_ids, penalty):
     Raises
     ------
     ValueError, TypeError
-        A penalty ≤ 0 or not finite; ids outside the vocabulary.
+        A penalty ≤ 0, not finite, or so extreme that the products overflow; ids outside the vocabulary.
 
     Notes
     -----
@@ -100,15 +98,17 @@ def apply_repetition_penalty(logits, input_ids, penalty):
     >>> apply_repetition_penalty([2.0, -2.0, 1.0], [0, 1, 1], 1.5).round(3)
     array([ 1.333, -3.   ,  1.   ])
     """
-    logits = logits_of(logits)
-    check_number("repetition_penalty", penalty)
+    logits, penalty = logits_of(logits), number("repetition_penalty", penalty)
     if not (penalty > 0 and np.isfinite(penalty)):
         raise ValueError(f"repetition_penalty must be positive and finite, not {penalty}")
-    ids = ids_within(input_ids, logits.shape[-1])
+    ids = np.atleast_1d(ids_within(input_ids, logits.shape[-1]))
     ids = np.broadcast_to(ids, logits.shape[:-1] + ids.shape[-1:])
     seen = np.zeros(logits.shape, bool)
     np.put_along_axis(seen, ids, True, axis=-1)
-    return np.where(seen, np.where(logits > 0, logits / penalty, logits * penalty), logits)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        penalised = np.where(seen, np.where(logits > 0, logits / penalty, logits * penalty), logits)
+    check_no_overflow("repetition_penalty", penalty, logits, penalised, "1 changes nothing, 1.1 is usual")
+    return penalised
 
 
 def top_k_threshold(logits, k):
@@ -131,7 +131,7 @@ def top_k_threshold(logits, k):
     array([3.])
     """
     logits = logits_of(logits)
-    k, v = operator.index(k), logits.shape[-1]
+    k, v = whole_number("k", k), logits.shape[-1]
     if not 1 <= k <= v:
         raise ValueError(f"the k-th greatest of {v} logits: k must be 1 … {v}, not {k}")
     return np.partition(logits, v - k, axis=-1)[..., v - k, None]  # [..., V] -> [..., 1]
@@ -164,10 +164,7 @@ def apply_top_k(logits, k, *, top_k_threshold=top_k_threshold):
     logits = logits_of(logits)
     if k is None:
         return logits.copy()
-    if isinstance(k, bool) or not hasattr(k, "__index__"):
-        raise TypeError(f"top_k must be an int or None, not {k!r}")
-    if k < 0:
-        raise ValueError(f"top_k must be 0 (off) or more, not {k}")
+    k = whole_number("top_k", k, least=0)
     if k == 0 or k >= logits.shape[-1]:
         return logits.copy()
     return np.where(logits < top_k_threshold(logits, k), -np.inf, logits)
@@ -191,6 +188,7 @@ def top_p_mask(logits, p, *, softmax=softmax):
     ----------
     logits : array [..., V]
     p : float ≥ 0
+        Compared in the dtype of the logits, as torch does.
 
     Returns
     -------
@@ -222,7 +220,9 @@ def top_p_mask(logits, p, *, softmax=softmax):
     >>> steps.exceeds, steps.shifted
     (array([False, False,  True,  True,  True]), array([False, False, False,  True,  True]))
     """
-    logits = logits_of(logits)
+    logits, p = logits_of(logits), number("top_p", p)
+    if not p >= 0:
+        raise ValueError(f"top_p must be 0 or more, not {p}")
     sorted_indices = np.argsort(-logits, axis=-1, kind="stable")
     sorted_logits = np.take_along_axis(logits, sorted_indices, axis=-1)
     probs = softmax(sorted_logits)
@@ -260,10 +260,7 @@ def apply_top_p(logits, p, *, top_p_mask=top_p_mask):
     logits = logits_of(logits)
     if p is None:
         return logits.copy()
-    check_number("top_p", p)
-    if not p >= 0:
-        raise ValueError(f"top_p must be 0 or more, not {p}")
-    if p >= 1:
+    if number("top_p", p) >= 1:
         return logits.copy()
     return np.where(top_p_mask(logits, p).mask, -np.inf, logits)
 
@@ -323,42 +320,13 @@ def multinomial(probs, u):
     >>> multinomial([[0.25, 0.0, 0.75]] * 3, [0.0, 0.2499, 0.25])
     array([0, 0, 2])
     """
-    probs, u = logits_of(probs), np.asarray(u, np.float64)
-    if not np.all((probs >= 0) & np.isfinite(probs)):
-        raise ValueError("probabilities must be finite and not negative")
+    probs, u = probabilities(probs), as_float(u)
     if not np.all((u >= 0) & (u < 1)):
         raise ValueError(f"u must lie in [0, 1), got {u}")
+    if u.ndim and u.shape != probs.shape[:-1]:
+        raise ValueError(f"u has shape {u.shape}, need one number a row, {probs.shape[:-1]}")
     cumulative = np.cumsum(probs, axis=-1, dtype=np.float64)  # [..., V]
     total = cumulative[..., -1]
-    if not np.all(total > 0):
-        raise ValueError("all probabilities are 0: nothing to draw")
     # u * total may round up to total, which no sum exceeds: stay just below.
     target = np.minimum(u * total, np.nextafter(total, 0))
     return np.argmax(cumulative > target[..., None], axis=-1).astype(np.int64)
-
-
-def logits_of(logits):
-    logits = as_float(logits)
-    if logits.ndim == 0 or logits.shape[-1] == 0:
-        raise ValueError(f"need one number for each id of the vocabulary, got an array of shape {logits.shape}")
-    return logits
-
-
-def check_number(name, value):
-    if isinstance(value, (bool, str)) or np.ndim(value) != 0:
-        raise TypeError(f"{name} must be a number, not {value!r}")
-    if not hasattr(value, "__float__"):
-        raise TypeError(f"{name} must be a number, not {value!r}")
-
-
-def ids_within(ids, vocab_size):
-    """Token ids as int64, refused where NumPy would take a negative one from the end."""
-    ids = np.asarray(ids)
-    if ids.size == 0:
-        return ids.astype(np.int64)
-    if ids.dtype.kind not in "iu":
-        raise TypeError(f"token ids must be integers, not {ids.dtype}")
-    low, high = ids.min(), ids.max()
-    if low < 0 or high >= vocab_size:
-        raise ValueError(f"token id {low if low < 0 else high} is outside the vocabulary of {vocab_size} (0 … {vocab_size - 1})")
-    return ids.astype(np.int64, copy=False)

@@ -18,7 +18,9 @@ class Stops:
 
     def __init__(self, stop, tokenizer, batch):
         self.strings, self.sequences = parse_stop(stop, tokenizer)
-        self.rows = [StopText(tokenizer, self.strings, self.sequences) for _ in range(batch)] if stop else []
+        self.rows = [StopText(tokenizer, self.strings, self.sequences) for _ in range(batch)]
+        if not self.strings and not self.sequences:
+            self.rows = []
 
     def completed(self, next_ids, finished):
         """Which rows complete a stop with these new ids ``[B]``; rows that have finished are not read."""
@@ -93,7 +95,10 @@ def parse_stop(stop, tokenizer):
     """One stop or a list of them -> (strings, id sequences)."""
     if stop is None:
         return [], []
-    if isinstance(stop, (str, numbers.Integral)) or len(stop) and all(isinstance(s, numbers.Integral) for s in stop):
+    if not isinstance(stop, (str, numbers.Integral)) and not hasattr(stop, "__iter__"):
+        raise TypeError(f"stop must be a string, a sequence of ids, or a list of these; not {stop!r}")
+    stop = stop if isinstance(stop, (str, numbers.Integral)) else list(stop)
+    if isinstance(stop, (str, numbers.Integral)) or stop and all(isinstance(s, numbers.Integral) for s in stop):
         stop = [stop]
     strings, sequences = [], []
     for one in stop:

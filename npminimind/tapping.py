@@ -17,8 +17,10 @@ def checked(tap):
     >>> double("lm_head", np.array([1.0, 2.0])), double("model.norm", np.array([3.0]))
     (array([2., 4.]), array([3.]))
     """
-    if tap is None:
+    if tap is None or tap is no_tap:
         return no_tap
+    if not callable(tap):
+        raise TypeError(f"tap must be a function (name, array) -> array or None, not {tap!r}")
 
     def guarded(name, array):
         other = tap(name, array)

@@ -82,7 +82,8 @@ class Text:
         Examples
         --------
         >>> from npminimind import MiniMindConfig, MiniMindForCausalLM
-        >>> model = MiniMindForCausalLM.random(MiniMindConfig(hidden_size=64, num_hidden_layers=1, vocab_size=9), seed=0)
+        >>> config = MiniMindConfig(hidden_size=64, num_hidden_layers=1, vocab_size=9)
+        >>> model = MiniMindForCausalLM.random(config, seed=0)
         >>> model.logprobs([[3, 4, 5]]).shape
         (1, 2)
         """

@@ -2,7 +2,9 @@
 
 import numpy as np
 
+from . import trace_files
 from .html import trace_view
+from .inputs import ids_within
 
 
 class Trace(dict):
@@ -22,6 +24,15 @@ class Trace(dict):
         """A tap that keeps every array."""
         self[name] = array
         return array
+
+    def save(self, path):
+        """Write to ``*.safetensors``, ``*.npz``, or a new folder of ``.npy``; see :mod:`npminimind.trace_files`."""
+        trace_files.save(self, path)
+
+    @classmethod
+    def load(cls, path):
+        """Read what :meth:`save` has written."""
+        return cls(*trace_files.load(path))
 
     def __repr__(self):
         shapes = [f"{name:52s} {np.asarray(a).dtype!s:8s} {list(np.shape(a))}" for name, a in self.items()]
@@ -81,7 +92,8 @@ def trace_generation(model, input_ids, attention_mask=None, rounds=4, force_ids=
     """
     forced = None
     if force_ids is not None:
-        forced = np.broadcast_to(np.asarray(force_ids, np.int64), (len(input_ids), np.shape(force_ids)[-1]))
+        force_ids = ids_within(force_ids, model.config.vocab_size)
+        forced = np.broadcast_to(force_ids, (len(input_ids), force_ids.shape[-1]))
         rounds = forced.shape[1]
     if u is not None:
         arguments["rng"] = u
