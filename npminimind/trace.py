@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from . import trace_files
 from .html import trace_view
 from .inputs import ids_within
 
@@ -27,11 +26,15 @@ class Trace(dict):
 
     def save(self, path):
         """Write to ``*.safetensors``, ``*.npz``, or a new folder of ``.npy``; see :mod:`npminimind.trace_files`."""
+        from . import trace_files
+
         trace_files.save(self, path)
 
     @classmethod
     def load(cls, path):
         """Read what :meth:`save` has written."""
+        from . import trace_files
+
         return cls(*trace_files.load(path))
 
     def __repr__(self):
