@@ -70,7 +70,8 @@ def kind_of(path):
         refuse(path, f"is empty (0 bytes); {DOWNLOAD}")
     if head.startswith(b"PK\x03\x04"):
         return "zip"
-    if head[8:9] == b"{" and not head.startswith(b"{"):
+    # A header of 123 + 256 n bytes begins with "{" too, but text has no zero bytes.
+    if head[8:9] == b"{" and (not head.startswith(b"{") or head[4:8] == bytes(4)):
         return "safetensors"
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     for magic, message in STRANGERS:

@@ -84,7 +84,10 @@ def locate(path, file, entries, root, size, name, tensor, storages):
     start, nbytes = storages[storage.key]
     count, room = math.prod(shape), nbytes // itemsize
     last = sum((n - 1) * stride for n, stride in zip(shape, tensor.stride)) if count else -1
-    if tensor.offset + last >= room or count > room:
+    if count > room:
+        claim = f"has more elements ({count:,}) than its storage ({room:,})"
+        refuse(path, f"tensor {quote(name)} {claim}; re-save a .clone() of it")
+    if tensor.offset + last >= room:
         refuse(path, f"tensor {quote(name)} reaches beyond its storage; the file is damaged or hostile")
     strides = None if is_contiguous(shape, tensor.stride) else tensor.stride
     return StoredTensor(name, path, tensor.dtype, shape, start + tensor.offset * itemsize, strides)
