@@ -8,7 +8,8 @@ from .primitives import as_float, softmax
 from .tapping import checked, no_tap
 
 PADDED = -1e9  # what the padding mask adds; finite, as upstream, so that a row of pads is no 0/0
-BLOCK_SCORES = 2**22  # scores held at a time without a tap: 16 MiB in float32
+BLOCK_SCORES = 2**18  # scores held at a time without a tap: they stay in the cache
+BLOCK_ROWS = 64  # but no fewer queries at a time: products need some rows
 TAPPED_SCORES = 2**28  # with a tap all scores are one array: 1 GiB in float32
 
 
@@ -111,7 +112,8 @@ def attention(q, k, v, attention_mask=None, tap=None, *, softmax=softmax, causal
 
     def attend(first, last, tap):  # queries first … last − 1, and the keys up to the last of them
         end = t - s + last
-        mask = causal_mask(last - first, end, q.dtype)
+        # A single query is the last of its keys: nothing lies in its future.
+        mask = causal_mask(last - first, end, q.dtype) if tap is not no_tap or last - first > 1 else 0
         pads = None if padding is None else padding[..., :end]
         return attend_block(q[:, first:last], k[:, :end], v[:, :end], mask, pads, tap, softmax)
 
@@ -120,7 +122,7 @@ def attention(q, k, v, attention_mask=None, tap=None, *, softmax=softmax, causal
         if b * n * s * t > TAPPED_SCORES:
             raise ValueError(f"{b} x {n} x {s} x {t} scores are too many to keep whole; use a shorter input")
         return attend(0, s, tap)
-    rows = max(1, BLOCK_SCORES // (b * n * t))
+    rows = max(BLOCK_ROWS, BLOCK_SCORES // (b * n * t))
     blocks = [attend(first, min(first + rows, s), no_tap) for first in range(0, s, rows)]
     return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
 
@@ -129,17 +131,27 @@ def attend_block(q, k, v, mask, padding, tap, softmax):
     """Attention of a block of queries: the formula, step by step."""
     (b, s, n, d), (t, n_kv) = q.shape, k.shape[1:3]
     q = q.reshape(b, s, n_kv, n // n_kv, d).transpose(0, 2, 3, 1, 4)  # [B,S,N,D] -> [B,K,N/K,S,D]
-    q = q.reshape(b, n_kv, -1, d) / math.sqrt(d)  # -> [B,K,N/K*S,D]; scaled here, S*D numbers instead of S*T
-    scores = q @ k.transpose(0, 2, 3, 1)  # @ [B,K,D,T] -> [B,K,N/K*S,T]
+    q = q / math.sqrt(d)  # scaled here: S*D numbers instead of S*T
+    scores = rows_times(q, k.transpose(0, 2, 3, 1))  # [B,K,N/K,S,D] @ [B,K,D,T] -> [B,K,N/K,S,T]
     scores = tap("scores", scores.reshape(b, n, s, t))  # -> [B,N,S,T]
     masked_scores = scores + mask  # [S,T], the same for every row and head
     if padding is not None:
         masked_scores += padding  # [B,1,1,T], the same for every head and query
     masked_scores = tap("masked_scores", masked_scores)
     probs = tap("probs", softmax(masked_scores))
-    context = probs.reshape(b, n_kv, -1, t) @ v.transpose(0, 2, 1, 3)  # @ [B,K,T,D] -> [B,K,N/K*S,D]
+    grouped = probs.reshape(b, n_kv, -1, s, t)  # [B,N,S,T] -> [B,K,N/K,S,T]
+    context = rows_times(grouped, v.transpose(0, 2, 1, 3))  # @ [B,K,T,D] -> [B,K,N/K,S,D]
     context = context.reshape(b, n, s, d).transpose(0, 2, 1, 3)  # -> [B,N,S,D] -> [B,S,N,D]
     return tap("context", context.reshape(b, s, n * d))
+
+
+def rows_times(grouped, shared):
+    """Every query head of a group times what the group shares: ``[B,K,N/K,S,x] @ [B,K,x,y] -> [B,K,N/K,S,y]``."""
+    b, n_kv, group, s, x = grouped.shape
+    if s == 1:  # single rows: matrix times vector, which runs at the speed of the memory
+        return grouped @ shared[:, :, None]
+    rows = grouped.reshape(b, n_kv, group * s, x)  # many rows: one product for the group
+    return (rows @ shared).reshape(b, n_kv, group, s, -1)
 
 
 def padding_mask(attention_mask, dtype):

@@ -8,6 +8,9 @@ GROWTH = 1.5  # a full buffer is replaced by one so much longer; pages never wri
 class KVCache:
     """Buffers ``[B, capacity, K, D]`` for k and v of each layer, filled from the left.
 
+    In memory the positions of one feature lie side by side (``[B, K, D, capacity]``, of which the buffer is
+    a transposed view): that is the order in which a single query reads keys and values fastest.
+
     The model appends to it; everybody else sees ``past_key_values``, a list of ``(k, v)``. What has been
     handed out is never written again: appending writes behind it, and growing writes elsewhere.
 
@@ -25,7 +28,7 @@ class KVCache:
     def __init__(self, config, batch, capacity, dtype, past=None):
         self.length = 0
         room = (batch, capacity, config.num_key_value_heads, config.head_dim)
-        self.layers = [(np.empty(room, dtype), np.empty(room, dtype)) for _ in range(config.num_hidden_layers)]
+        self.layers = [(empty(room, dtype), empty(room, dtype)) for _ in range(config.num_hidden_layers)]
         if past is not None:
             for i, (k, v) in enumerate(past):
                 self.append(i, k, v)
@@ -63,10 +66,16 @@ class KVCache:
         return [tuple(read_only(buffer[:, : self.length]) for buffer in layer) for layer in self.layers]
 
 
+def empty(shape, dtype):
+    """Room for ``[B, capacity, K, D]``, the positions contiguous in memory."""
+    b, capacity, n_kv, d = shape
+    return np.empty((b, n_kv, d, capacity), dtype).transpose(0, 3, 1, 2)
+
+
 def grown(buffer, length, needed):
     """A longer buffer with the same first ``length`` positions."""
     b, capacity, n_kv, d = buffer.shape
-    longer = np.empty((b, max(needed, int(capacity * GROWTH)), n_kv, d), buffer.dtype)
+    longer = empty((b, max(needed, int(capacity * GROWTH)), n_kv, d), buffer.dtype)
     longer[:, :length] = buffer[:, :length]
     return longer
 

@@ -327,7 +327,7 @@ class Loop:
         else:
             u = tap("u", self.rng.take(len(self.input_ids)))
             token = self.model.ops.multinomial(stages["probs"], u)
-        fill = self.eos[0] if self.eos else PAD
+        fill = self.eos[0] if len(self.eos) else PAD
         token = np.where(self.finished, fill, np.reshape(token, len(self.finished)))
         next_token = tap("next_token", token[:, None])  # [B] -> [B,1]
         return ids_within(next_token, self.model.config.vocab_size), u
@@ -336,7 +336,7 @@ class Loop:
         self.input_ids = np.concatenate([self.input_ids, next_token], axis=1)
         if self.mask is not None:
             self.mask = np.concatenate([self.mask, np.ones_like(next_token)], axis=1)
-        ended = np.isin(next_token[:, 0], self.eos) | self.stops.completed(next_token[:, 0], self.finished)
+        ended = (next_token == self.eos).any(axis=1) | self.stops.completed(next_token[:, 0], self.finished)
         self.finished = self.finished | ended
 
 
@@ -347,13 +347,13 @@ def prompt_of(input_ids, inputs):
 
 
 def eos_ids(eos_token_id, vocab_size):
-    """None, one id or several -> a list of ids."""
+    """None, one id or several -> an array of ids."""
     if eos_token_id is None:
-        return []
+        return np.array([], np.int64)
     ids = np.atleast_1d(np.asarray(eos_token_id))
     if ids.ndim != 1 or ids.dtype.kind not in "iu" and ids.size:
         raise TypeError(f"eos_token_id must be an int, a list of ints or None, not {eos_token_id!r}")
-    return ids_within(ids, vocab_size).tolist()
+    return ids_within(ids, vocab_size)
 
 
 def check_stages(ops, loop):

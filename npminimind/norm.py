@@ -37,12 +37,14 @@ def rms_norm(x, weight, eps):
     >>> rms_norm(np.array([3.0, 4.0]), np.array([1.0, 10.0]), eps=0.0).round(4)
     array([ 0.8485, 11.3137])
     """
-    given, weight = as_float(x), as_float(weight)
-    if weight.ndim != 1 or given.shape[-1:] != weight.shape:
-        raise ValueError(f"weight has shape {weight.shape}, x {given.shape}: need one weight for each feature")
+    x, weight = as_float(x), as_float(weight)
+    if weight.ndim != 1 or x.shape[-1:] != weight.shape:
+        raise ValueError(f"weight has shape {weight.shape}, x {x.shape}: need one weight for each feature")
     if not eps >= 0:
         raise ValueError(f"eps must be 0 or more, not {eps}")
-    n = len(weight)
-    x = given.astype(np.promote_types(given.dtype, np.float32), copy=False)
-    mean_square = np.vecdot(x, x)[..., None] / n  # [..., n] -> [..., 1]
-    return (weight * (x / np.sqrt(mean_square + eps))).astype(given.dtype, copy=False)
+    if x.dtype == np.float16:
+        return rms_norm(x.astype(np.float32), weight, eps).astype(np.float16)
+    mean_square = np.vecdot(x, x)[..., None] / len(weight)  # [..., n] -> [..., 1]
+    normed = x / np.sqrt(mean_square + eps)
+    normed *= weight
+    return normed

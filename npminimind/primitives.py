@@ -67,8 +67,9 @@ def silu(x):
     array([-0.    ,  0.    ,  0.7311])
     """
     x = as_float(x)
+    e = np.asarray(-x)
     with np.errstate(over="ignore"):  # exp(-x) = inf is right: x / inf = 0
-        e = np.asarray(np.exp(-x))
+        np.exp(e, out=e)
     e += 1
     return np.divide(x, e, out=e)
 
