@@ -15,7 +15,7 @@ from typing import NamedTuple
 from .files import quote
 
 LARGEST_PROGRAM = 16 << 20  # bytes
-MOST_STEPS = 3_000_000  # instructions: room for some 80,000 tensors, 1 GB short of what could hurt
+MOST_STEPS = 1_500_000  # instructions: room for some 45,000 tensors
 LARGEST_KEY = 1 << 31
 
 
@@ -321,6 +321,11 @@ KNOWN_BUT_REFUSED = {
     b"I": "INT",
     b"L": "LONG",
     b"V": "UNICODE",
+    b"\x8d": "BINUNICODE8",
+    b"\x8e": "BINBYTES8",
+    b"\x96": "BYTEARRAY8",
+    b"d": "DICT",
+    b"0": "POP",
     b"2": "DUP",
 }
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from npminimind import MiniMindConfig
 from npminimind.checkpoint import load_weights
+from npminimind.config import MiniMindConfig
 from npminimind.errors import CheckpointError
 from npminimind.params import param_shapes
 
