@@ -1,0 +1,141 @@
+"""Check a Python function against the golden vectors, then against everything that Hypothesis comes up with."""
+
+import numpy as np
+
+from .findings import SEARCHED, CheckResult, Finding
+from .judging import Problem, judge
+from .naming import matching_mistakes
+from .search import EXAMPLES, available, smallest_failure, truth_of
+from .signatures import call, cast, named, signature
+from .vectors import load_vectors
+
+
+def check(name, function, search=True, seed=0, examples=EXAMPLES):
+    """Does a function of yours do what MiniMind's operator of this name does?
+
+    Parameters
+    ----------
+    name : str
+        An operator: ``"rms_norm"``, ``"apply_rope"``, ``"apply_top_p"`` …
+    function : function
+        It takes the operator's arguments in the operator's order, arrays of float64, and returns arrays or lists.
+        Arguments that are not needed for an input are left out, so they may be missing.
+    search : bool
+        Whether to look for further inputs; needs hypothesis.
+    seed : int
+        Of the search.
+    examples : int
+        How many inputs the search may try, before it makes a failing one smaller.
+
+    Returns
+    -------
+    CheckResult
+        Prints what was found; ``ok``, ``failures``, ``mistakes``.
+
+    Raises
+    ------
+    ValueError
+        No such operator.
+    TypeError
+        Something that can't be called.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> def my_silu(x):
+    ...     return x / (1 + np.exp(-x))
+    >>> check("silu", my_silu).ok
+    True
+    >>> print(check("silu", lambda x: x, search=False).summary())
+    silu: 1 of 4 golden cases agree (no further inputs were searched)
+    """
+    signature(name)
+    if not callable(function):
+        raise TypeError(f"need a function to check, not {function!r}")
+    result = CheckResult(name)
+    observed = []
+    for case in load_vectors(name):
+        got, problem = answer(name, function, case.args)
+        if problem and problem.kind == "unsolved":
+            result.unsolved = True
+            return result
+        if case.result == "invalid":
+            if problem is None:
+                problem = Problem("accepted", "it is answered instead of refused")
+                result.unrefused.append(finding(case, got, problem))
+            continue
+        result.cases += 1
+        problem = problem or judge_case(case, got)
+        if problem and not (problem.kind == "raised" and case.may_refuse):
+            result.failures.append(finding(case, got, problem))
+        if got is not None and case.result == "valid":
+            observed.append((case.args, case.expected, got, case.floor["float32"]))
+    if search and available():
+        search_further(result, function, observed, seed, examples)
+    result.failures.sort(key=Finding.size)
+    result.mistakes = matching_mistakes(name, observed)
+    return result
+
+
+def search_further(result, function, observed, seed, examples):
+    name = result.operator
+    args, result.searched = smallest_failure(name, lambda args: answer(name, function, args), seed, examples)
+    if args is None:
+        return
+    expected, floor = truth_of(name, args)
+    got, problem = answer(name, function, args)
+    problem = problem or judge(expected, got, floor)
+    if problem is None:  # it answers the same input differently from one call to the next
+        problem = Problem("value", "the answer was wrong before and is right now: it changes from call to call")
+    result.failures.append(Finding(SEARCHED, "", args, expected, got, problem, floor))
+    if got is not None:
+        observed.append((args, expected, got, floor))
+
+
+def finding(case, got, problem):
+    return Finding(f"case {case.id} {case.name}", case.comment, case.args, case.expected, got, problem)
+
+
+def judge_case(case, got):
+    """The Problem with an answer to a golden case, or None: any of the acceptable answers is right."""
+    problem = judge(case.expected, got, case.floor["float32"], case.free)
+    others = [judge(other, got, case.floor["float32"], case.free) for other in case.alternatives]
+    return problem if all(others) else None
+
+
+def answer(name, function, args):
+    """Call a function with copies of the arguments.
+
+    Returns
+    -------
+    got : dict of results, or None
+    problem : Problem or None
+        It raised, returned another number of results, or wrote into its arguments.
+    """
+    own = cast(args, np.float64)
+    try:
+        with np.errstate(all="ignore"):
+            got = {key: as_array(value) for key, value in named(name, call(function, name, own)).items()}
+    except NotImplementedError:
+        return None, Problem("unsolved", "NotImplementedError")
+    except Exception as error:  # whatever a learner's function may come up with
+        return None, Problem("raised", f"it ends with {type(error).__name__}: {error}")
+    changed = [key for key in args if not same(args[key], own[key])]
+    if changed:
+        return got, Problem("changed", f"it changes its argument {changed[0]}: compute with a copy")
+    return got, None
+
+
+def as_array(value):
+    try:
+        return np.array(value)
+    except ValueError:
+        raise ValueError("its result is a list whose rows differ in length") from None
+
+
+def same(a, b):
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
+    if isinstance(a, np.ndarray):
+        return a.shape == b.shape and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+    return a is b or a == b or a != a

@@ -1,0 +1,75 @@
+"""Let Hypothesis look for an input on which an implementation is wrong, and make it small."""
+
+import importlib.util
+import random
+
+import numpy as np
+
+from .judging import judge, measured_floor
+from .signatures import reference
+
+EXAMPLES = 100
+
+
+def available():
+    """Whether Hypothesis is installed (it comes with ``pip install 'npminimind[test]'``)."""
+    return importlib.util.find_spec("hypothesis") is not None
+
+
+def truth_of(operator, args):
+    """What is right for an input that is not among the vectors, and how far float32 was measured to be off on it.
+
+    Returns
+    -------
+    expected : dict of str -> array
+    floor : dict of str -> float
+    """
+    expected = {name: np.asarray(value) for name, value in reference(operator, args).items()}
+    return expected, measured_floor(expected, reference(operator, args, np.float32))
+
+
+def smallest_failure(operator, answer, seed=0, examples=EXAMPLES):
+    """The smallest input found on which the answer is wrong.
+
+    Parameters
+    ----------
+    operator : str
+    answer : function args -> (dict of results or None, Problem or None)
+        Runs the implementation. A Problem of its own (it raised, it died) counts as wrong.
+    seed : int
+    examples : int
+
+    Returns
+    -------
+    args : dict or None
+        None where nothing was found.
+    tried : int
+        How many inputs were tried until then.
+    """
+    from hypothesis import HealthCheck, Phase, find, settings
+    from hypothesis.errors import NoSuchExample
+
+    from .strategies import STRATEGIES
+
+    tried = 0
+
+    def fails(args):
+        nonlocal tried
+        tried += 1
+        got, problem = answer(args)
+        if problem is not None:
+            return True
+        expected, floor = truth_of(operator, args)
+        return judge(expected, got, floor) is not None
+
+    quiet = settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
+    try:
+        return find(STRATEGIES[operator], fails, settings=quiet, random=random.Random(seed)), tried
+    except NoSuchExample:
+        return None, tried

@@ -1,0 +1,94 @@
+"""From a declared case to a stored one: the truth, its measured floors, margins, and what mistakes answer."""
+
+import numpy as np
+from margins import margins
+
+from npminimind.oracle.arrays import encode
+from npminimind.oracle.judging import distance, judge, measured_floor
+from npminimind.oracle.naming import answer_of, wrong_functions
+from npminimind.oracle.signatures import SIGNATURES, cast, reference
+
+
+def stored(declared, suite):
+    """A case as plain values, ready for JSON."""
+    name = f"{suite.name}.{declared.situation}"
+    case = {"id": declared.id, "name": name, "comment": declared.comment, "result": declared.result}
+    case["args"] = encode(declared.args, "hex")
+    if declared.result == "invalid":
+        check_refused(suite.operator, declared)
+        return case
+    truth = {key: np.asarray(value) for key, value in reference(suite.operator, declared.args).items()}
+    case["expected"] = encode(truth, "hex")
+    if declared.alternatives:
+        case["alternatives"] = encode(declared.alternatives, "hex")
+    if declared.may_refuse:
+        case["may_refuse"] = True
+    if declared.free:
+        case["free"] = encode(declared.free)
+    case["floor"] = floors(suite.operator, declared.args, truth)
+    case["margin"] = margins(suite.operator, declared.args)
+    case["wrong"] = wrong_answers(suite.operator, declared, truth, case["floor"]["float32"])
+    case["flags"] = list(case["wrong"])
+    return {key: value for key, value in case.items() if value not in ({}, [])}
+
+
+def check_refused(operator, declared):
+    try:
+        answer = reference(operator, declared.args)
+    except (ValueError, TypeError):
+        return
+    raise AssertionError(f"{operator} {declared.id} is declared invalid, the reference answers {answer}")
+
+
+def floors(operator, args, truth):
+    """How far float32, and float64 with half-precision weights, are off: measured on this very input."""
+    result = {"float32": measured_floor(truth, reference(operator, args, np.float32))}
+    for dtype in ("float16", "bfloat16"):
+        rounded = args | {name: cast_to(args[name], dtype) for name in SIGNATURES[operator].weights}
+        if SIGNATURES[operator].weights:
+            result[dtype] = measured_floor(truth, reference(operator, rounded))
+    return result
+
+
+def cast_to(value, dtype):
+    """Weights rounded to half precision and widened again."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(cast_to(inner, dtype) for inner in value)
+    if dtype == "float16":
+        return value.astype(np.float16).astype(np.float64)
+    bits = value.astype(np.float32).view(np.uint32).astype(np.uint64)
+    bits = (bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) & np.uint64(
+        0xFFFF0000
+    )  # to nearest, ties to even
+    return bits.astype(np.uint32).view(np.float32).astype(np.float64)
+
+
+def wrong_answers(operator, declared, truth, floor):
+    """Mistake -> fingerprint, for every known mistake that answers this input wrongly."""
+    found = {}
+    for mistake, function in wrong_functions(operator):
+        answer = answer_of(function, operator, declared.args)
+        if answer is None:
+            found[mistake.id] = {"raises": True}
+        elif caught(answer, truth, floor, declared):
+            found[mistake.id] = fingerprint(truth, answer)
+    return found
+
+
+def caught(answer, truth, floor, declared):
+    """Whether a float32 port with this mistake would be found out."""
+    single = cast(answer, np.float32)
+    return all(judge(right, single, floor, declared.free) for right in [truth, *declared.alternatives])
+
+
+def fingerprint(truth, answer):
+    """Where a wrong answer is furthest from the truth, and what stands there."""
+    for name, right in truth.items():
+        wrong = answer[name]
+        if wrong.shape != right.shape:
+            return {"result": name, "shape": list(wrong.shape)}
+        apart = distance(right, wrong)
+        if apart.size and apart.max() > 0:
+            at = np.unravel_index(np.argmax(apart), apart.shape)
+            return {"result": name, "at": [int(i) for i in at], "value": encode(wrong[at].item())}
+    raise AssertionError("a wrong answer that is right")
