@@ -80,7 +80,7 @@ def probabilities(probs):
 
 def number(name, value):
     """A Python float: NumPy's float64 scalar would widen a float32 array."""
-    refused = isinstance(value, (bool, np.bool_, str, bytes, complex)) or np.ndim(value) != 0
+    refused = isinstance(value, (bool, np.bool_, str, bytes)) or np.iscomplexobj(value) or np.ndim(value) != 0
     if refused or not hasattr(value, "__float__"):
         raise TypeError(f"{name} must be a number, not {value!r}")
     return float(value)
