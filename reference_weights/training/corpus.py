@@ -5,19 +5,22 @@ given, not learnt). Everything ends with ``<|im_end|>``.
 
     python -m training.corpus --documents 8       # print some
 """
+
 import argparse
 import hashlib
 import random
 
 from . import lexicon as lex
 from . import questions, stories
-from .grammar import pick
+from .grammar import pick, weighted
 
 START, END = "<|im_start|>", "<|im_end|>"
 SEED = 20260
 
-SYSTEMS = {"en": ["You are a helpful assistant.", "You are MiniMind, a small friendly model.", "Answer in English."],
-           "zh": ["你是一个有用的助手。", "你是 MiniMind，一个友好的小模型。", "请用中文回答。"]}
+SYSTEMS = {
+    "en": ["You are a helpful assistant.", "You are MiniMind, a small friendly model.", "Answer in English."],
+    "zh": ["你是一个有用的助手。", "你是 MiniMind，一个友好的小模型。", "请用中文回答。"],
+}
 
 
 def turn_parts(user, assistant, thought=""):
@@ -40,7 +43,9 @@ def chat_document(rng, lang):
         question = questions.draw(rng, lang, kind)
         for user, assistant in question.before:
             parts += turn_parts(user, assistant)
-        parts += turn_parts(questions.casual(rng, question.ask), question.written, question.thought if rng.random() < 0.15 else "")
+        parts += turn_parts(
+            questions.casual(rng, question.ask), question.written, question.thought if rng.random() < 0.15 else ""
+        )
     return parts[:-1]
 
 
@@ -65,14 +70,16 @@ def recital_document(rng, lang):
         text = (", " if en else "、").join(lex.WEEKDAYS[lang][(start + i) % 7] for i in range(7))
     elif sort == "colours":
         facts = [pick(rng, lex.COLOUR_OF[lang]) for _ in range(4)]
-        text = (". " if en else "，").join((t[0].upper() + t[1:] + " is " + c) if en else f"{t}是{c}的" for t, c in facts)
+        text = (". " if en else "，").join(
+            (t[0].upper() + t[1:] + " is " + c) if en else f"{t}是{c}的" for t, c in facts
+        )
     else:
         facts = [pick(rng, lex.SOUNDS[lang]) for _ in range(4)]
         text = (". " if en else "，").join(f"The {w} says {s}" if en else f"{w}{s}叫" for w, s in facts)
     return [(text + ("." if en else "。") + END, True)]
 
 
-SORTS = [(chat_document, 0.70), (story_document, 0.24), (refrain_document, 0.03), (recital_document, 0.03)]
+SORTS = {chat_document: 0.70, story_document: 0.24, refrain_document: 0.03, recital_document: 0.03}
 
 
 def documents(seed=SEED):
@@ -80,14 +87,10 @@ def documents(seed=SEED):
     rng = random.Random(seed)
     while True:
         for lang in ("en", "zh"):
-            x = rng.random()
-            for make, share in SORTS:
-                x -= share
-                if x < 0:
-                    break
+            make = weighted(rng, SORTS)
             parts = make(rng, lang)
-            if make in (story_document, refrain_document, recital_document) and rng.random() < 0.25:
-                parts.insert(0, (START, False))      # MiniMind's pretraining puts this before raw text
+            if make is not chat_document and rng.random() < 0.25:
+                parts.insert(0, (START, False))  # MiniMind's pretraining puts this before raw text
             yield lang, parts
 
 

@@ -1,4 +1,5 @@
-"""Documents -> rows of token ids, packed whole: a document is never cut by the end of a row, nor sees its neighbours."""
+"""Documents -> rows of token ids, packed whole: a row's end cuts no document, and none sees its neighbours."""
+
 import hashlib
 import json
 import time
@@ -9,7 +10,7 @@ import numpy as np
 from . import corpus
 
 PAD = 0
-QUEUE = 16                      # documents that wait for a row with room
+QUEUE = 16  # documents that wait for a row with room
 
 
 def encode(tokenizer, parts):
@@ -46,13 +47,23 @@ def pack(tokenizer, rows, length, seed, progress=None):
                 break
             new, new_counts = queue.pop(fits)
             n += 1
-            ids[row, at:at + len(new)] = new
-            number[row, at:at + len(new)] = n
-            counts[row, at:at + len(new)] = new_counts
+            ids[row, at : at + len(new)] = new
+            number[row, at : at + len(new)] = n
+            counts[row, at : at + len(new)] = new_counts
             at += len(new)
         if progress and (row + 1) % 10_000 == 0:
             progress(row + 1)
-    return ids, number, counts, {"documents": read, "tokens": int((number > 0).sum()), "learnt_tokens": int(counts.sum()), "sha256": digest.hexdigest()}
+    return (
+        ids,
+        number,
+        counts,
+        {
+            "documents": read,
+            "tokens": int((number > 0).sum()),
+            "learnt_tokens": int(counts.sum()),
+            "sha256": digest.hexdigest(),
+        },
+    )
 
 
 def prepare(folder, tokenizer, rows, length=256, seed=corpus.SEED):
@@ -67,7 +78,9 @@ def prepare(folder, tokenizer, rows, length=256, seed=corpus.SEED):
         if all(about.get(k) == v for k, v in wanted.items()):
             return [np.load(n, mmap_mode="r") for n in names], about
     started = time.time()
-    *arrays, about = pack(tokenizer, rows, length, seed, lambda row: print(f"corpus: row {row:,} of {rows:,}", flush=True))
+    *arrays, about = pack(
+        tokenizer, rows, length, seed, lambda row: print(f"corpus: row {row:,} of {rows:,}", flush=True)
+    )
     about.update(wanted, seconds=round(time.time() - started, 1))
     for name, array in zip(names, arrays):
         np.save(name, array)

@@ -13,6 +13,7 @@
 >>> recognise(pattern, "Tom knew that she had a kite.", tables) is None
 True
 """
+
 import re
 
 _PIECE = re.compile(r"\{(\w+)(?:\.(\w+))?\}|([\[\]|])|([^\[\]|{}]+)")
@@ -20,7 +21,7 @@ _PIECE = re.compile(r"\{(\w+)(?:\.(\w+))?\}|([\[\]|])|([^\[\]|{}]+)")
 
 def parse(template):
     """Template -> list of nodes: ``str``, ``("slot", name, key)`` or ``("choice", [nodes, ...])``."""
-    stack = [[[]]]                                   # levels of alternatives of nodes
+    stack = [[[]]]  # levels of alternatives of nodes
     for match in _PIECE.finditer(template):
         slot, key, mark, text = match.groups()
         if slot:
@@ -42,6 +43,16 @@ def parse(template):
 def pick(rng, items):
     """One of the items; uses only ``rng.random()``, whose sequence Python keeps the same for a seed for ever."""
     return items[int(rng.random() * len(items))]
+
+
+def weighted(rng, shares):
+    """One of the keys of ``shares`` (key -> share), each as often as its share says."""
+    x = rng.random() * sum(shares.values())
+    for key, share in shares.items():
+        x -= share
+        if x < 0:
+            return key
+    return key
 
 
 _parsed = {}
@@ -71,6 +82,7 @@ def compile_pattern(template, tables):
 
     The first time that a slot's form appears it is a named group; later appearances must repeat it.
     """
+
     def render(nodes):
         out = []
         for node in nodes:
@@ -98,7 +110,7 @@ def recognise(pattern, text, tables):
         return None
     candidates = {}
     for (slot, key), value in zip(groups, match.groups()):
-        if value is None:                            # in a branch not taken
+        if value is None:  # in a branch not taken
             continue
         fitting = [e for e in candidates.get(slot, tables[slot]) if e.get(key) == value]
         if not fitting:

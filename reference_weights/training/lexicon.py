@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - sentences are longer than lines
 """The words of the small world, English and Chinese side by side.
 
 Every table is one idea: a row is one thing of the world, its columns are the forms that sentences need.

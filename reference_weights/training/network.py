@@ -4,6 +4,7 @@ keeps the documents of a row apart, and experts that are quick on a CPU.
 
 B batch, S tokens, H hidden, N heads, K kv heads, D head_dim, I intermediate, E experts, V vocabulary.
 """
+
 import math
 
 import torch
@@ -12,20 +13,58 @@ from torch import nn
 
 
 def sizes(model):
-    """The configuration of the two models, as ``config.json`` holds it (MiniMind's and Hugging Face's keys together)."""
+    """The configuration of a model as ``config.json`` holds it: MiniMind's and Hugging Face's keys together."""
     shared = {
-        "vocab_size": 2048, "head_dim": 32, "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 1_000_000.0,
-        "rope_scaling": None, "max_position_embeddings": 2048, "attention_bias": False, "attention_dropout": 0.0, "dropout": 0.0,
-        "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, "initializer_range": 0.02,
-        "use_cache": True, "torch_dtype": "float16", "inference_rope_scaling": False,
+        "vocab_size": 2048,
+        "head_dim": 32,
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 1_000_000.0,
+        "rope_scaling": None,
+        "max_position_embeddings": 2048,
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "dropout": 0.0,
+        "tie_word_embeddings": True,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "pad_token_id": 0,
+        "initializer_range": 0.02,
+        "use_cache": True,
+        "torch_dtype": "float16",
+        "inference_rope_scaling": False,
     }
     if model == "dense":
-        return {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "use_moe": False, "hidden_size": 192, "num_hidden_layers": 6,
-                "num_attention_heads": 6, "num_key_value_heads": 3, "intermediate_size": 64 * math.ceil(math.pi * 192 / 64), **shared}
-    return {"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "use_moe": True, "hidden_size": 128, "num_hidden_layers": 4,
-            "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 384, "moe_intermediate_size": 384, "num_experts": 4,
-            "num_experts_per_tok": 1, "norm_topk_prob": True, "router_aux_loss_coef": 0.01, "decoder_sparse_step": 1, "mlp_only_layers": [],
-            "output_router_logits": False, **shared}
+        return {
+            "architectures": ["Qwen3ForCausalLM"],
+            "model_type": "qwen3",
+            "use_moe": False,
+            "hidden_size": 192,
+            "num_hidden_layers": 6,
+            "num_attention_heads": 6,
+            "num_key_value_heads": 3,
+            "intermediate_size": 64 * math.ceil(math.pi * 192 / 64),
+            **shared,
+        }
+    return {
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "model_type": "qwen3_moe",
+        "use_moe": True,
+        "hidden_size": 128,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 384,
+        "moe_intermediate_size": 384,
+        "num_experts": 4,
+        "num_experts_per_tok": 1,
+        "norm_topk_prob": True,
+        "router_aux_loss_coef": 0.01,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [],
+        "output_router_logits": False,
+        **shared,
+    }
 
 
 class RMSNorm(nn.Module):
@@ -37,7 +76,7 @@ class RMSNorm(nn.Module):
         return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps))
 
 
-def rotate(x, cos, sin):                                             # x [B, N, S, D], tables [S, D]
+def rotate(x, cos, sin):  # x [B, N, S, D], tables [S, D]
     half = x.shape[-1] // 2
     return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
 
@@ -58,7 +97,7 @@ class Attention(nn.Module):
         q = rotate(self.q_norm(self.q_proj(x).view(b, s, self.n, self.d)).transpose(1, 2), cos, sin)
         k = rotate(self.k_norm(self.k_proj(x).view(b, s, self.k, self.d)).transpose(1, 2), cos, sin)
         v = self.v_proj(x).view(b, s, self.k, self.d).transpose(1, 2)
-        k, v = k.repeat_interleave(self.n // self.k, 1), v.repeat_interleave(self.n // self.k, 1)      # [B, N, S, D]
+        k, v = k.repeat_interleave(self.n // self.k, 1), v.repeat_interleave(self.n // self.k, 1)  # [B, N, S, D]
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return self.o_proj(y.transpose(1, 2).reshape(b, s, self.n * self.d))
 
@@ -82,8 +121,8 @@ class Experts(nn.Module):
         self.experts = nn.ModuleList(MLP(c["hidden_size"], c["moe_intermediate_size"]) for _ in range(self.count))
 
     def forward(self, x):
-        flat = x.reshape(-1, x.shape[-1])                            # [B*S, H]
-        probs = self.gate(flat).softmax(-1)                          # [B*S, E]
+        flat = x.reshape(-1, x.shape[-1])  # [B*S, H]
+        probs = self.gate(flat).softmax(-1)  # [B*S, E]
         weight, chosen = probs.topk(self.top, -1)
         if self.normalise:
             weight = weight / (weight.sum(-1, keepdim=True) + 1e-20)
@@ -151,6 +190,6 @@ class Network(nn.Module):
     def forward(self, ids, number):
         s = ids.shape[1]
         causal = torch.ones(s, s, dtype=torch.bool, device=ids.device).tril()
-        mask = (causal & (number[:, :, None] == number[:, None, :]))[:, None]                          # [B, 1, S, S]
+        mask = (causal & (number[:, :, None] == number[:, None, :]))[:, None]  # [B, 1, S, S]
         x, balance = self.model(ids, mask)
         return F.linear(x, self.model.embed_tokens.weight), balance

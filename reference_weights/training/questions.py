@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - sentences are longer than lines
 """Questions and answers, kind by kind, in English and in Chinese.
 
 Each kind is a function ``(rng, lang) -> Question``.  ``answer`` is a template of ``grammar.py`` with its slots filled:
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 
 from . import lexicon as lex
 from . import stories
-from .grammar import compile_pattern, pick, write
+from .grammar import compile_pattern, pick, weighted, write
 from .split import held_out
 
 
@@ -35,10 +36,11 @@ def _plain(text):
 
 
 def _question(rng, kind, lang, ask, answer, thought, key, **slots):
+    """A Question from templates; slots are entries of the lexicon, or plain words."""
     table = {k: v if isinstance(v, dict) else {"word": str(v)} for k, v in slots.items()}
-    fill = lambda template: re.sub(r"\{(\w+)(?:\.(\w+))?\}", lambda m: _plain(table[m[1]][m[2] or "word"]), template)
-    answer = fill(answer)
-    return Question(kind, lang, write(ask, table, rng), answer, write(thought, table, rng), tuple(map(str, key)), write(answer, {}, rng))
+    answer = re.sub(r"\{(\w+)(?:\.(\w+))?\}", lambda m: _plain(table[m[1]][m[2] or "word"]), answer)
+    ask, thought = write(ask, table, rng), write(thought, table, rng)
+    return Question(kind, lang, ask, answer, thought, tuple(map(str, key)), write(answer, {}, rng))
 
 
 def _number(rng, low, high):
@@ -423,11 +425,7 @@ def is_held_out(question):
 def draw(rng, lang, kind=None, wanted=False):
     """A question, held out or not as ``wanted`` says (kinds that hold nothing out: any)."""
     if kind is None:
-        x = rng.random() * sum(share for _, share in KINDS.values())
-        for kind, (_, share) in KINDS.items():
-            x -= share
-            if x < 0:
-                break
+        kind = weighted(rng, {kind: share for kind, (_, share) in KINDS.items()})
     while True:
         question = KINDS[kind][0](rng, lang, wanted) if kind == "story" else KINDS[kind][0](rng, lang)
         if kind not in COMPOSED or is_held_out(question) == wanted:

@@ -3,6 +3,7 @@
 A combination is held out if a checksum of its words says so: no list to store, the same answer in every run, and
 the corpus, the evaluation and the test all ask this one function.
 """
+
 import zlib
 
 

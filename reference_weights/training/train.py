@@ -1,9 +1,10 @@
-"""Train one of the two models: AdamW, a schedule by steps (warm up, hold, let go), checkpoints, resume, a log of JSON lines.
+"""Train one of the two models: AdamW, a schedule by steps (warm up, hold, let go), checkpoints, resume, a log.
 
     python -m training.train --model dense --build build --steps 3200
 
 A stopped run goes on from its last checkpoint when the same command is given again.
 """
+
 import argparse
 import json
 import os
@@ -17,8 +18,9 @@ import torch.nn.functional as F
 from . import corpus, data, export, network, tokenizer
 
 BATCH, LENGTH = 16, 256
-PEAK, WARM_UP, HOLD = 3e-3, 100, 0.70            # learning rate; steps of warm-up; share of the steps before it falls to 0
-ROWS = 64_000                                    # packed once; a run of n steps reads the first 16 n of them
+PEAK, WARM_UP, HOLD = 3e-3, 100, 0.70  # learning rate; steps of warm-up; share of the steps before it falls to 0
+STEPS = {"dense": 3200, "moe": 3200}
+ROWS = 64_000  # packed once; a run of n steps reads the first 16 n of them
 
 
 def rate(step, steps):
@@ -44,7 +46,9 @@ def rows(arrays, start, stop):
 @torch.no_grad()
 def check(forward, config, arrays):
     """Loss on documents of another seed (same grammar)."""
-    forward_loss = [loss_of(forward, config, *rows(arrays, i, i + BATCH))[0].item() for i in range(0, len(arrays[0]), BATCH)]
+    forward_loss = [
+        loss_of(forward, config, *rows(arrays, i, i + BATCH))[0].item() for i in range(0, len(arrays[0]), BATCH)
+    ]
     return sum(forward_loss) / len(forward_loss)
 
 
@@ -62,8 +66,12 @@ def train(model, build, steps, threads=2, compiled=True, export_to=None):
     net = network.Network(config)
     decay = [p for p in net.parameters() if p.dim() == 2]
     rest = [p for p in net.parameters() if p.dim() < 2]
-    optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}],
-                                  lr=PEAK, betas=(0.9, 0.95), fused=True)
+    optimizer = torch.optim.AdamW(
+        [{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}],
+        lr=PEAK,
+        betas=(0.9, 0.95),
+        fused=True,
+    )
     start, saved, log = 0, folder / "checkpoint.pt", folder / "log.jsonl"
     if saved.exists():
         state = torch.load(saved)
@@ -90,8 +98,13 @@ def train(model, build, steps, threads=2, compiled=True, export_to=None):
         done = step + 1
         if done % 20 == 0 or done == steps:
             speed = (done - since) * BATCH * LENGTH / (time.time() - clock)
-            line = {"step": done, "loss": round(sum(losses) / len(losses), 4), "rate": round(rate(step, steps), 6),
-                    "tokens": int((np.asarray(arrays[1][:done * BATCH]) > 0).sum()), "tokens_per_second": round(speed)}
+            line = {
+                "step": done,
+                "loss": round(sum(losses) / len(losses), 4),
+                "rate": round(rate(step, steps), 6),
+                "tokens": int((np.asarray(arrays[1][: done * BATCH]) > 0).sum()),
+                "tokens_per_second": round(speed),
+            }
             if config["use_moe"]:
                 line["balance"] = round(balance.item(), 4)
             if done % 200 == 0 or done == steps:
@@ -99,16 +112,34 @@ def train(model, build, steps, threads=2, compiled=True, export_to=None):
             with log.open("a") as file:
                 file.write(json.dumps(line) + "\n")
             eta = (steps - done) * BATCH * LENGTH / speed
-            print(f"{model} step {done}/{steps}  loss {line['loss']:.4f}  {speed:,.0f} tokens/s  {eta / 60:.0f} min to go"
-                  + (f"  balance {line['balance']}" if "balance" in line else "") + (f"  check {line['check_loss']}" if "check_loss" in line else ""), flush=True)
+            print(
+                f"{model} step {done}/{steps}  loss {line['loss']:.4f}  {speed:,.0f} tokens/s  {eta / 60:.0f} min to go"
+                + (f"  balance {line['balance']}" if "balance" in line else "")
+                + (f"  check {line['check_loss']}" if "check_loss" in line else ""),
+                flush=True,
+            )
             clock, since, losses = time.time(), done, []
         if done % 100 == 0 or done == steps:
             torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict(), "step": done}, folder / "new.pt")
             os.replace(folder / "new.pt", saved)
-    (folder / "training.json").write_text(json.dumps({
-        "steps": steps, "batch": BATCH, "length": LENGTH, "peak_rate": PEAK, "parameters": sum(p.numel() for p in net.parameters()),
-        "tokens": int((np.asarray(arrays[1][:steps * BATCH]) > 0).sum()), "learnt_tokens": int(np.asarray(arrays[2][:steps * BATCH]).sum()),
-        "documents": int(np.asarray(arrays[1][:steps * BATCH]).max(1).sum()), "torch": torch.__version__, "seed": corpus.SEED}, indent=1) + "\n")
+    (folder / "training.json").write_text(
+        json.dumps(
+            {
+                "steps": steps,
+                "batch": BATCH,
+                "length": LENGTH,
+                "peak_rate": PEAK,
+                "parameters": sum(p.numel() for p in net.parameters()),
+                "tokens": int((np.asarray(arrays[1][: steps * BATCH]) > 0).sum()),
+                "learnt_tokens": int(np.asarray(arrays[2][: steps * BATCH]).sum()),
+                "documents": int(np.asarray(arrays[1][: steps * BATCH]).max(1).sum()),
+                "torch": torch.__version__,
+                "seed": corpus.SEED,
+            },
+            indent=1,
+        )
+        + "\n"
+    )
     if export_to:
         export.export(net.state_dict(), config, build, export_to)
 
@@ -117,11 +148,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=["dense", "moe"], default="dense")
     parser.add_argument("--build", default="build")
-    parser.add_argument("--steps", type=int, default=3200)
+    parser.add_argument("--steps", type=int, default=None)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("--export-to")
     args = parser.parse_args()
     if not (Path(args.build) / "tokenizer.json").exists():
         tokenizer.save(tokenizer.train(), args.build)
-    train(args.model, args.build, args.steps, args.threads, not args.no_compile, args.export_to)
+    train(args.model, args.build, args.steps or STEPS[args.model], args.threads, not args.no_compile, args.export_to)
