@@ -113,9 +113,10 @@ def save_npz(trace, path):
     from .checkpoint.files import replacing
 
     with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
-        archive.writestr(METADATA, to_json(described(trace)))
+        entry = zipfile.ZipInfo  # has a fixed date, so that equal traces are equal files
+        archive.writestr(entry(METADATA), to_json(described(trace)))
         for name, array in trace.items():
-            archive.writestr(f"{name}.npy", npy_bytes(array))
+            archive.writestr(entry(f"{name}.npy"), npy_bytes(array))
 
 
 def npy_bytes(array):

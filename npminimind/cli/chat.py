@@ -136,8 +136,10 @@ def talk(conversation):
         elif message.startswith("/"):
             print(COMMANDS, file=sys.stderr)
         elif message:
-            with contextlib.suppress(KeyboardInterrupt):
+            try:
                 conversation.answer(message)
+            except KeyboardInterrupt:
+                say("\n")
 
 
 def ask():

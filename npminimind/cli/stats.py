@@ -1,13 +1,11 @@
 """Text that appears piece by piece, and how fast."""
 
-import sys
 import time
 
 
 def say(piece):
     """Write a piece of text to stdout, at once."""
-    sys.stdout.write(piece)
-    sys.stdout.flush()
+    print(piece, end="", flush=True)
 
 
 class Stats:

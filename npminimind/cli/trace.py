@@ -19,12 +19,12 @@ ROUNDS = 4
 
 def add_arguments(parser):
     parser.add_argument("prompt", nargs="?", metavar="PROMPT", type=text_argument, help="a text; else what is piped in")
-    parser.add_argument("--ids", type=rows, metavar="I,I,…", help="token ids instead of a text; rows parted by ;")
+    parser.add_argument("--ids", type=ids, metavar="I,I,…", help="token ids instead of a text; rows parted by ;")
     parser.add_argument("--out", required=True, metavar="FILE", help="*.safetensors, *.npz, or a new folder (of .npy)")
     parser.add_argument(
         "--rounds", type=int, default=ROUNDS, metavar="N", help=f"tokens to generate [{ROUNDS}]; 0: one forward pass"
     )
-    parser.add_argument("--force-ids", type=rows, metavar="I,I,…", help="go on with these tokens, whatever is chosen")
+    parser.add_argument("--force-ids", type=ids, metavar="I,I,…", help="go on with these tokens, whatever is chosen")
     parser.add_argument(
         "--u", type=numbers, metavar="U,U,…", help="the uniform numbers to draw with, one a row and round"
     )
@@ -32,12 +32,12 @@ def add_arguments(parser):
     add_sampling(parser)
 
 
-def rows(text):
+def ids(text):
     """``"1,5;1,6"`` -> ``[[1, 5], [1, 6]]``.
 
     Examples
     --------
-    >>> rows("1,5;1,6"), rows("7 8")
+    >>> ids("1,5;1,6"), ids("7 8")
     ([[1, 5], [1, 6]], [[7, 8]])
     """
     return [[int(one) for one in row.replace(",", " ").split()] for row in text.split(";")]
@@ -52,11 +52,11 @@ def run(args):
         raise ValueError("give a text or --ids, not both")
     text = prompt_of(args) if args.ids is None else None
     model = load_model(args)
-    ids = model.need_tokenizer().batch([text])[0] if args.ids is None else args.ids
+    input_ids = model.need_tokenizer().batch([text])[0] if args.ids is None else args.ids
     if args.rounds == 0 and args.force_ids is None:
-        result = trace(model, ids)
+        result = trace(model, input_ids)
     else:
-        result = trace_generation(model, ids, rounds=args.rounds, **generation_arguments(args, model))
+        result = trace_generation(model, input_ids, rounds=args.rounds, **generation_arguments(args, model))
     result.metadata |= {"model": args.model, "text": text, "torch_seed": args.torch_seed}
     result.save(args.out)
     size = sum(np.asarray(array).nbytes for array in result.values())
