@@ -78,7 +78,7 @@ def read_config(path, raw, shapes, untied):
     """
     family = family_of(path, raw)
     check_refusals(path, raw, shapes.num_experts > 0)
-    generation, why = generation_of(family, shapes)
+    generation, why = generation_of(family, raw, shapes)
     notes = [f"Recognised as {generation}: {why}."]
     fields = {"qk_norm": shapes.qk_norm, "use_moe": uses_experts(raw, family, shapes)}
     fields |= defaults(family, generation) | spelled(path, raw, SPELLINGS)
@@ -114,11 +114,13 @@ def uses_experts(raw, family, shapes):
     return family == "qwen3_moe"
 
 
-def generation_of(family, shapes):
+def generation_of(family, raw, shapes):
     """The generation and why. MiniMind-3 is published as Qwen3, MiniMind2 as Llama."""
     if family == "minimind":
         generation, why = recognise(shapes)
-        return generation or "llama", why
+        # Heads that no release has: MiniMind2's config was the first to name rope_theta.
+        known = "minimind-1" if shapes.neighbours and raw.get("rope_theta") is None else "minimind2"
+        return generation or known, why
     label = {"qwen3": "minimind-3", "qwen3_moe": "minimind-3", "llama": "minimind2"}[family]
     if shapes.vocab_size == MINIMIND_VOCAB:
         return label, f"config.json is of type {family} with a vocabulary of {MINIMIND_VOCAB}, as {label} is published"
@@ -128,10 +130,7 @@ def generation_of(family, shapes):
 def defaults(family, generation):
     if family != "minimind":
         return dict(HF_DEFAULTS[family])
-    table = dict(GENERATIONS.get(generation, GENERATIONS["minimind2"]))
-    if generation not in GENERATIONS:
-        table = {name: table[name] for name in ("rms_norm_eps", "rope_theta", "max_position_embeddings")}
-    return table
+    return dict(GENERATIONS[generation])
 
 
 def spelled(path, raw, spellings):
