@@ -38,11 +38,8 @@ def piped(monkeypatch, text):
 
 def turns(*pairs, last):
     """ChatML as MiniMind writes it (facts: an empty think block where there is no thinking)."""
-    text = "".join(
-        f"<|im_start|>user\n{q}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n{a}<|im_end|>\n"
-        for q, a in pairs
-    )
-    return text + f"<|im_start|>user\n{last}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    user, assistant = "<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    return "".join(f"{user}{q}{assistant}{a}<|im_end|>\n" for q, a in pairs) + user + last + assistant
 
 
 def test_one_message(capsys, folder, prompts):
@@ -124,7 +121,7 @@ def test_defaults_are_eval_llms(capsys, folder, monkeypatch):
 
 
 def test_answers_are_the_models(capsys, folder, tmp_path, monkeypatch):
-    """A pretrained model named by upstream's options continues ``<|im_start|>``, unknown to this tokenizer, + prompt."""
+    """A pretrained model named by upstream's options continues the bare text (this tokenizer lacks <|im_start|>)."""
     ids = recorded(**GREEDY)[1]
     monkeypatch.setattr("npminimind.cli.chat.START", "")
     monkeypatch.chdir(tmp_path)

@@ -51,10 +51,12 @@ def test_torch_seed_draws_what_torch_drew(capsys, folder, sampling):
 
 def test_generation_config_sets_what_the_user_leaves_open(capsys, tmp_path):
     """Its do_sample false and its list of EOS ids give the recorded greedy run that ends at 70; an option wins."""
-    folder = speaking_folder(tmp_path, eos=70, do_sample=False, eos_token_id=[159, 70])
+    settings = dict(do_sample=False, eos_token_id=[159, 70], max_new_tokens=3)
+    folder = speaking_folder(tmp_path, eos=70, **settings)
     ids = recorded(max_new_tokens=14, eos_token_id=70, do_sample=False, rows=[0])[0]
     prompt = text_of(ids[:PROMPT])
-    assert run(capsys, "generate", prompt, "--model", folder)[1] == text_of(ids[:-1]) + "\n"
+    assert run(capsys, "generate", prompt, "--model", folder)[1] == text_of(ids[: PROMPT + 3]) + "\n"
+    assert run(capsys, "generate", prompt, "--model", folder, "--max-new-tokens", 99)[1] == text_of(ids[:-1]) + "\n"
     drawn = recorded(
         max_new_tokens=14, eos_token_id=None, do_sample=True, torch_seed=2, temperature=0.85, top_k=50, top_p=0.85
     )[0]

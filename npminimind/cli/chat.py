@@ -51,7 +51,8 @@ def run(args):
     if args.historys is not None and args.historys < 0:
         raise ValueError(f"--historys must be 0 or more, not {args.historys}")
     model = load_chat_model(args)
-    conversation = Conversation(model, args, sampling_arguments(args, model, top_p=TOP_P) | ending_arguments(args))
+    arguments = sampling_arguments(args, model, top_p=TOP_P) | ending_arguments(args, model)
+    conversation = Conversation(model, args, arguments)
     if args.message is not None:
         conversation.answer(args.message)
     elif is_piped():

@@ -50,7 +50,7 @@ def add_arguments(parser):
 def run(args):
     prompt = prompt_of(args)
     model = load_model(args)
-    arguments = sampling_arguments(args, model) | ending_arguments(args)
+    arguments = sampling_arguments(args, model) | ending_arguments(args, model)
     arguments["streamer"] = stats = Stats()
     text = tabled(model, prompt, arguments) if args.steps else model.stream(prompt, **arguments)
     held = []

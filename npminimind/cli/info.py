@@ -126,7 +126,7 @@ def heading(facts):
 
 
 def recognised(facts):
-    yield f"recognised as {facts['generation']}"
+    yield f"generation: {facts['generation']}"
     for note in facts["notes"]:
         yield f"  {note}"
 

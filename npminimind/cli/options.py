@@ -132,7 +132,9 @@ def sampling_arguments(args, model, **default):
         ``temperature``, ``top_k``, ``top_p``, ``repetition_penalty``, ``do_sample``, ``eos_token_id``, ``rng``.
     """
     chosen = {name: upstream_defaults()[name] for name in (*SAMPLING, "do_sample")} | default
-    chosen |= {"eos_token_id": model.config.eos_token_id} | stored_defaults(model)
+    stored = stored_defaults(model)
+    chosen |= {name: stored[name] for name in (*SAMPLING, "do_sample") if name in stored}
+    chosen["eos_token_id"] = stored.get("eos_token_id", model.config.eos_token_id)
     chosen |= {name: getattr(args, name) for name in SAMPLING if getattr(args, name) is not None}
     named = (args.temperature, args.top_k, args.top_p, args.seed, args.torch_seed)
     if args.greedy or any(value is not None for value in named):
@@ -147,13 +149,16 @@ def fresh_seed():
     return int.from_bytes(os.urandom(4), "little")
 
 
-def ending_arguments(args):
+def ending_arguments(args, model):
     """``max_new_tokens``, ``stop`` and ``use_cache`` of ``generate``."""
-    longest = upstream_defaults()["max_new_tokens"] if args.max_new_tokens is None else args.max_new_tokens
+    longest = args.max_new_tokens
+    if longest is None:
+        longest = stored_defaults(model).get("max_new_tokens", upstream_defaults()["max_new_tokens"])
     return {"max_new_tokens": longest, "stop": args.stop, "use_cache": not args.no_cache}
 
 
-STORED = dict.fromkeys(SAMPLING, (int, float)) | {"top_k": int, "do_sample": bool, "eos_token_id": (int, list)}
+STORED = dict.fromkeys(SAMPLING, (int, float)) | {"top_k": int, "max_new_tokens": int, "do_sample": bool}
+STORED |= {"eos_token_id": (int, list)}
 
 
 def stored_defaults(model):
