@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from .findings import SEARCHED, CheckResult, Finding
-from .judging import Problem, judge
-from .naming import matching_mistakes
-from .search import EXAMPLES, available, smallest_failure, truth_of
+from .examine import examine
+from .judging import Problem
+from .search import EXAMPLES
 from .signatures import call, cast, named, signature
 from .vectors import load_vectors
 
@@ -52,55 +51,9 @@ def check(name, function, search=True, seed=0, examples=EXAMPLES):
     signature(name)
     if not callable(function):
         raise TypeError(f"need a function to check, not {function!r}")
-    result = CheckResult(name)
-    observed = []
-    for case in load_vectors(name):
-        got, problem = answer(name, function, case.args)
-        if problem and problem.kind == "unsolved":
-            result.unsolved = True
-            return result
-        if case.result == "invalid":
-            if problem is None:
-                problem = Problem("accepted", "it is answered instead of refused")
-                result.unrefused.append(finding(case, got, problem))
-            continue
-        result.cases += 1
-        problem = problem or judge_case(case, got)
-        if problem and not (problem.kind == "raised" and case.may_refuse):
-            result.failures.append(finding(case, got, problem))
-        if got is not None and case.result == "valid":
-            observed.append((case.args, case.expected, got, case.floor["float32"]))
-    if search and available():
-        search_further(result, function, observed, seed, examples)
-    result.failures.sort(key=Finding.size)
-    result.mistakes = matching_mistakes(name, observed)
-    return result
-
-
-def search_further(result, function, observed, seed, examples):
-    name = result.operator
-    args, result.searched = smallest_failure(name, lambda args: answer(name, function, args), seed, examples)
-    if args is None:
-        return
-    expected, floor = truth_of(name, args)
-    got, problem = answer(name, function, args)
-    problem = problem or judge(expected, got, floor)
-    if problem is None:  # it answers the same input differently from one call to the next
-        problem = Problem("value", "the answer was wrong before and is right now: it changes from call to call")
-    result.failures.append(Finding(SEARCHED, "", args, expected, got, problem, floor))
-    if got is not None:
-        observed.append((args, expected, got, floor))
-
-
-def finding(case, got, problem):
-    return Finding(f"case {case.id} {case.name}", case.comment, case.args, case.expected, got, problem)
-
-
-def judge_case(case, got):
-    """The Problem with an answer to a golden case, or None: any of the acceptable answers is right."""
-    problem = judge(case.expected, got, case.floor["float32"], case.free)
-    others = [judge(other, got, case.floor["float32"], case.free) for other in case.alternatives]
-    return problem if all(others) else None
+    return examine(
+        name, load_vectors(name), lambda name, args: answer(name, function, args), False, search, seed, examples
+    )
 
 
 def answer(name, function, args):

@@ -24,7 +24,6 @@ class Finding:
     expected : dict of results, or None where it must be refused
     got : dict of results, or None where there is no answer
     problem : Problem
-    floor : dict
     """
 
     case: str
@@ -33,7 +32,11 @@ class Finding:
     expected: dict | None
     got: dict | None
     problem: Problem
-    floor: dict = field(default_factory=dict)
+
+    @property
+    def searched(self):
+        """Whether the search found it; else it is a golden case."""
+        return self.case == SEARCHED
 
     def size(self):
         """How many numbers the input has, then how many digits: what makes it easy to read."""
@@ -45,7 +48,7 @@ class Finding:
         for label, results in (("expected", self.expected), ("got", self.got)):
             for name, value in (results or {}).items():
                 rows.append((label if name == "out" else f"{label} {name}", value))
-        if self.expected is None:
+        if self.problem.kind == "accepted":
             rows.append(("expected", "a refusal: this can't be meant"))
         return [(label, value if isinstance(value, str) else shown(value)) for label, value in rows]
 
@@ -78,19 +81,21 @@ def shown(value):
     )
 
 
-STATUS = {"passed": "agrees", "failed": "differs", "unsolved": "unsolved"}
-COLOUR = {"passed": "#1a7f37", "failed": "#cf222e", "unsolved": "#9a6700"}
+STATUS = {"passed": "agrees", "failed": "differs", "unsolved": "unsolved", "skipped": "skipped"}
+COLOUR = {"passed": "#1a7f37", "failed": "#cf222e", "unsolved": "#9a6700", "skipped": "#9a6700"}
 
 
 @dataclass
 class CheckResult:
-    """What :func:`check` found. True in a condition where all is right.
+    """What a check of one operator found. True in a condition where all is right.
 
     Attributes
     ----------
     operator : str
-    cases : int
-        Golden cases that were run.
+    outcomes : list of (Case, Problem or None)
+        The golden cases that were run.
+    skipped : list of Case
+        Golden cases that the implementation says it does not support.
     searched : int or None
         Inputs that Hypothesis tried; None where none were searched.
     failures : list of Finding
@@ -104,7 +109,8 @@ class CheckResult:
     """
 
     operator: str
-    cases: int = 0
+    outcomes: list = field(default_factory=list)
+    skipped: list = field(default_factory=list)
     searched: int | None = None
     failures: list = field(default_factory=list)
     mistakes: list = field(default_factory=list)
@@ -113,7 +119,11 @@ class CheckResult:
 
     @property
     def status(self):
-        return "unsolved" if self.unsolved else "failed" if self.failures else "passed"
+        if self.unsolved:
+            return "unsolved"
+        if self.failures:
+            return "failed"
+        return "passed" if self.outcomes else "skipped"
 
     @property
     def ok(self):
@@ -125,8 +135,8 @@ class CheckResult:
     def summary(self):
         if self.unsolved:
             return f"{self.operator}: unsolved. It raises NotImplementedError; write it and check again."
-        wrong = sum(finding.case != SEARCHED for finding in self.failures)
-        golden = f"{self.cases - wrong} of {self.cases} golden cases agree"
+        wrong = sum(problem is not None for _, problem in self.outcomes)
+        golden = f"{len(self.outcomes) - wrong} of {len(self.outcomes)} golden cases agree"
         if self.searched is None:
             how = "" if available() else "; pip install hypothesis to do so"
             return f"{self.operator}: {golden} (no further inputs were searched{how})"

@@ -5,8 +5,9 @@ import functools
 import numpy as np
 
 from .. import ops
-from .judging import judge
-from .mistakes import MISTAKES
+from .arrays import decode
+from .judging import judge, judge_array
+from .mistakes import MISTAKES, by_id
 from .signatures import reference
 
 MOST = 3  # more names than these would be no help
@@ -77,3 +78,38 @@ def gives(function, operator, args, expected, got, floor):
     """Whether the mistaken function answers ``got``, as near as a right answer must be to the truth."""
     answer = answer_of(function, operator, args)
     return answer is not None and judge(answer, got, floor) is None
+
+
+def matching_fingerprints(observed):
+    """The mistakes whose stored fingerprints all wrong answers bear, and no right one.
+
+    Parameters
+    ----------
+    observed : list of (Case, got)
+        For what is no operator, so that a mistake can't be put in its place: a whole model, a generation.
+
+    Returns
+    -------
+    list of Mistake
+        At most three.
+    """
+    judged = [(case, got, judge(case.expected, got, case.floor.get("float32"), case.free)) for case, got in observed]
+    wrong = [(case, got) for case, got, problem in judged if problem]
+    caught = {flag for case, _, problem in judged if not problem for flag in case.flags}
+    known = {flag for case, _ in wrong for flag in case.flags} - caught
+    found = [by_id(flag) for flag in sorted(known) if all(bears(case, got, flag) for case, got in wrong)]
+    return found if len(found) <= MOST else []
+
+
+def bears(case, got, flag):
+    """Whether an answer has, at the place of the fingerprint, the number that this mistake gives."""
+    mark = case.wrong.get(flag)
+    if mark is None or mark["result"] not in got:
+        return False
+    array = np.asarray(got[mark["result"]])
+    if "shape" in mark:
+        return list(array.shape) == mark["shape"]
+    if array.shape != case.expected[mark["result"]].shape:
+        return False
+    floor = case.floor.get("float32", {}).get(mark["result"], 0.0)
+    return judge_array(np.asarray(decode(mark["value"])), array[tuple(mark["at"])], floor) is None

@@ -9,6 +9,7 @@ from .judging import judge, measured_floor
 from .signatures import reference
 
 EXAMPLES = 100
+FATAL = ("died", "hung")  # not made smaller: each further try would cost a restart, or the whole timeout
 
 
 def available():
@@ -58,6 +59,8 @@ def smallest_failure(operator, answer, seed=0, examples=EXAMPLES):
         tried += 1
         got, problem = answer(args)
         if problem is not None:
+            if problem.kind in FATAL:
+                raise Fatal(args)
             return True
         expected, floor = truth_of(operator, args)
         return judge(expected, got, floor) is not None
@@ -73,3 +76,9 @@ def smallest_failure(operator, answer, seed=0, examples=EXAMPLES):
         return find(STRATEGIES[operator], fails, settings=quiet, random=random.Random(seed)), tried
     except NoSuchExample:
         return None, tried
+    except Fatal as fatal:
+        return fatal.args[0], tried
+
+
+class Fatal(Exception):
+    """The implementation died or hung on this input."""
