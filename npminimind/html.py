@@ -13,7 +13,7 @@ from .params import param_shapes
 ROWS = 4  # sequences of a batch that are drawn
 CANDIDATES = 8  # tokens of a sequence that are drawn
 LINE = "1px solid rgba(128,128,128,.45)"
-CELL = f"padding:.15em .6em;text-align:right;border-bottom:{LINE};white-space:nowrap"
+ROW = f"text-align:right;border-bottom:{LINE}"
 BAR = "display:inline-block;height:.75em;background:#3b8bd0;vertical-align:baseline"
 STAGES = ("logits", "after_temperature", "after_repetition_penalty", "after_top_k", "after_top_p")
 
@@ -39,10 +39,11 @@ def table(head, rows):
     >>> "<th" in table(["id"], [["7"]])
     True
     """
-    cells = [element("tr", "".join(element("th", name, CELL) for name in head))]
-    cells += [element("tr", "".join(element("td", cell, CELL) for cell in row)) for row in rows]
+    lines = [element("tr", "".join(element("th", name) for name in head), ROW)]
+    lines += [element("tr", "".join(element("td", cell) for cell in row), ROW) for row in rows]
     style = "border-collapse:collapse;margin:.3em 0;font-variant-numeric:tabular-nums"
-    return element("div", element("table", "".join(cells), style), "overflow-x:auto;max-width:100%")
+    drawn = element("table", "".join(lines), style, cellpadding=4)
+    return element("div", drawn, "overflow-x:auto;max-width:100%")
 
 
 def number(x):
@@ -59,7 +60,7 @@ def number(x):
 
 
 def shape(x):
-    return str(list(np.shape(x)))
+    return str(list(np.shape(x))).replace(" ", "\u00a0")  # which does not wrap
 
 
 def token_text(tokenizer, token_id):
@@ -102,9 +103,9 @@ def row_view(step, row, tokenizer):
     rows = []
     for i in ids:
         probability = float(step.probs[row, i])
-        bar = element("span", "", f"{BAR};width:{6 * probability:.2f}em") + f" {probability:.3f}"
+        bar = element("span", "", f"{BAR};width:{6 * probability:.2f}em") + f"\u00a0{probability:.3f}"
         stages = [number(getattr(step, stage)[row, i]) for stage in STAGES]
-        mark = "◀ chosen" if i == chosen else ""
+        mark = "◀\u00a0chosen" if i == chosen else ""
         rows.append([str(i), token_text(tokenizer, i), *stages, bar, mark])
     kept = [f"{int(np.isfinite(getattr(step, stage)[row]).sum()):,}" for stage in STAGES]
     rows.append(["", "candidates left", *kept, "", "finished" if step.finished[row] else ""])
