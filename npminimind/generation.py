@@ -223,6 +223,9 @@ class Loop:
         self.stops = Stops(stop, model.tokenizer, len(self.input_ids))
         for sequence in self.stops.sequences:
             ids_within(sequence, model.config.vocab_size)
+        if streamer is not None and not (hasattr(streamer, "put") and hasattr(streamer, "end")):
+            raise TypeError(f"streamer must be an object with put(ids) and end(), not {streamer!r}")
+        flag("return_kv", return_kv)
         self.streamer, self.use_cache = streamer, flag("use_cache", use_cache)
         self.past_key_values = self.check_cache(past_key_values, copies)
         self.cache = None  # made at the first round
