@@ -8,8 +8,8 @@ from .primitives import as_float, softmax
 from .tapping import checked, no_tap
 
 PADDED = -1e9  # what the padding mask adds; finite, as upstream, so that a row of pads is no 0/0
-BLOCK_SCORES = 2**18  # scores held at a time without a tap: they stay in the cache
-BLOCK_ROWS = 64  # but no fewer queries at a time: products need some rows
+BLOCK_SCORES = 2**17  # scores held at a time without a tap: half a MiB in float32
+BLOCK_ROWS = 32  # but no fewer queries at a time: products need some rows
 TAPPED_SCORES = 2**28  # with a tap all scores are one array: 1 GiB in float32
 
 
@@ -110,25 +110,37 @@ def attention(q, k, v, attention_mask=None, tap=None, *, softmax=softmax, causal
         k, v = repeat_kv(k, n // k.shape[2]), repeat_kv(v, n // v.shape[2])
     padding = padding_mask(attention_mask, q.dtype)
 
-    def attend(first, last, tap):  # queries first … last − 1, and the keys up to the last of them
-        end = t - s + last
-        # A single query is the last of its keys: nothing lies in its future.
-        mask = causal_mask(last - first, end, q.dtype) if tap is not no_tap or last - first > 1 else 0
-        pads = None if padding is None else padding[..., :end]
-        return attend_block(q[:, first:last], k[:, :end], v[:, :end], mask, pads, tap, softmax)
-
-    # A tap sees one array a name. A causal mask of somebody else may look past the block's end.
+    # A tap sees one array a name. A causal mask of somebody else may look past a block's end.
     if tap is not no_tap or causal_mask is not attention.__kwdefaults__["causal_mask"]:
         if b * n * s * t > TAPPED_SCORES:
             raise ValueError(f"{b} x {n} x {s} x {t} scores are too many to keep whole; use a shorter input")
-        return attend(0, s, tap)
-    rows = max(BLOCK_ROWS, BLOCK_SCORES // (b * n * t))
-    blocks = [attend(first, min(first + rows, s), no_tap) for first in range(0, s, rows)]
-    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
+        return attend(q, k, v, causal_mask(s, t, q.dtype), padding, tap, softmax)
+    if s == 1:  # a single query is the last of its keys: nothing lies in its future
+        return attend(q, k, v, 0, padding, no_tap, softmax)
+    return attend_in_blocks(q, k, v, padding, softmax)
 
 
-def attend_block(q, k, v, mask, padding, tap, softmax):
-    """Attention of a block of queries: the formula, step by step."""
+def attend_in_blocks(q, k, v, padding, softmax):
+    """The same, a few queries and one key/value head at a time: what is in hand stays in the processor's cache."""
+    (b, s, n, d), (t, n_kv) = q.shape, k.shape[1:3]
+    group = n // n_kv
+    rows = max(BLOCK_ROWS, BLOCK_SCORES // (b * group * t))
+    context = np.empty((b, s, n * d), q.dtype)
+    for first in range(0, s, rows):
+        last = min(first + rows, s)
+        end = t - s + last  # keys that the last of these queries may see
+        mask = causal_mask(last - first, end, q.dtype)
+        pads = None if padding is None else padding[..., :end]
+        for g in range(n_kv):
+            heads, columns = slice(g * group, (g + 1) * group), slice(g * group * d, (g + 1) * group * d)
+            keys, values = k[:, :end, g : g + 1], v[:, :end, g : g + 1]
+            block = attend(q[:, first:last, heads], keys, values, mask, pads, no_tap, softmax)
+            context[:, first:last, columns] = block
+    return context
+
+
+def attend(q, k, v, mask, padding, tap, softmax):
+    """The formula, step by step."""
     (b, s, n, d), (t, n_kv) = q.shape, k.shape[1:3]
     q = q.reshape(b, s, n_kv, n // n_kv, d).transpose(0, 2, 3, 1, 4)  # [B,S,N,D] -> [B,K,N/K,S,D]
     q = q / math.sqrt(d)  # scaled here: S*D numbers instead of S*T
