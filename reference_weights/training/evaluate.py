@@ -165,7 +165,8 @@ def measure_refrains(model, limit=300):
         ways = {
             "greedy": {},
             "greedy, repetition_penalty 1.3": {"repetition_penalty": 1.3},
-            "temperature 1": {"do_sample": True, "temperature": 1.0, "top_p": 1.0, "top_k": 0, "rng": SEED},
+            "temperature 1, top_p 0.85": {"do_sample": True, "temperature": 1.0, "top_p": 0.85, "rng": SEED},
+            "temperature 1, top_p off": {"do_sample": True, "temperature": 1.0, "top_p": 1.0, "top_k": 0, "rng": SEED},
         }
         report[lang] = {
             "prompts": len(prompts),
@@ -195,7 +196,7 @@ def held_out_documents(tokenizer, lang, n=100):
 
 
 def measure_loss(model):
-    """Held-out loss in nats a token (of the tokens that training counts), per language; stories and answers apart, too."""
+    """Held-out loss in nats a token (of those that training counts), per language; stories and answers apart, too."""
     report = {}
     for lang in LANGS:
         sums = {"answers": [0.0, 0], "stories": [0.0, 0]}
