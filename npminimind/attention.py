@@ -173,7 +173,8 @@ def padding_mask(attention_mask, dtype):
     pads = np.equal(attention_mask, 0)
     if not (pads | np.equal(attention_mask, 1)).all():  # an additive mask would be taken the wrong way round
         raise ValueError("attention_mask must hold 1 for tokens and 0 for pads")
-    return np.where(pads, PADDED, 0).astype(dtype)[:, None, None, :] if pads.any() else None
+    padded = max(PADDED, float(np.finfo(dtype).min))  # float16 ends at −65,504
+    return np.where(pads, padded, 0).astype(dtype)[:, None, None, :] if pads.any() else None
 
 
 def check_shapes(q, k, v, attention_mask):

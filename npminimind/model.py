@@ -249,7 +249,7 @@ class MiniMindForCausalLM(generation.Generation, text.Text):
         k, v = tap("k_cache", cached[0]), tap("v_cache", cached[1])
         if k is not cached[0] or v is not cached[1]:  # a tap put others in their place
             cache.replace(i, k, v)
-        context = self.ops.attention(q, k, v, mask, None if tap is no_tap else tap)  # -> [B,S,N*D]
+        context = self.ops.attention(q, k, v, mask, tap=None if tap is no_tap else tap)  # -> [B,S,N*D]
         return tap("o_proj", linear(context, layer["o_proj"]))  # -> [B,S,H]
 
     def mlp(self, x, layer, tap):

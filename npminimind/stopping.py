@@ -18,9 +18,8 @@ class Stops:
 
     def __init__(self, stop, tokenizer, batch):
         self.strings, self.sequences = parse_stop(stop, tokenizer)
-        self.rows = [StopText(tokenizer, self.strings, self.sequences) for _ in range(batch)]
-        if not self.strings and not self.sequences:
-            self.rows = []
+        watched = batch if self.strings or self.sequences else 0
+        self.rows = [StopText(tokenizer, self.strings, self.sequences) for _ in range(watched)]
 
     def completed(self, next_ids, finished):
         """Which rows complete a stop with these new ids ``[B]``; rows that have finished are not read."""
