@@ -79,6 +79,7 @@ def with_replaced(replaced):
     return SimpleNamespace(**(OPERATORS | bound))
 
 
+@functools.cache
 def keyword_only(function):
     parameters = inspect.signature(function).parameters.values()
     return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
