@@ -90,7 +90,7 @@ MISTAKES = (
                     applies=grouped),
     attention_wrong("causal_mask", "causal-missing", "mask", "has no causal mask",
                     "only the last position is right, and with it greedy decoding from a cache of right entries",
-                    mask_where(lambda query, key, past: key >= 0)),
+                    mask_where(lambda query, key, past: (query >= 0) & (key >= 0))),
     attention_wrong("causal_mask", "causal-shifted", "mask", "lets each token see the next one too",
                     "only the last position is right", mask_where(lambda query, key, past: key <= query + past + 1)),
     attention_wrong("causal_mask", "causal-excludes-self", "mask", "hides each token from itself",

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ...config import YARN
-from ...rope import apply_rope, rope_tables, rotate_half
+from ...rope import apply_rope, inverse_frequencies, rope_tables, rotate_half
 from .mistake import wrong
 
 
@@ -65,8 +65,9 @@ def tables_interpolated(head_dim, length, theta, scaling=None, start=0, dtype=np
     """All angles divided by the factor, fast pairs too."""
     if scaling is None:
         return rope_tables(head_dim, length, theta, None, start, dtype)
-    slow = scaling | {"beta_fast": 1e30, "beta_slow": 1e29, "attention_factor": 1.0}
-    return rope_tables(head_dim, length, theta, slow, start, dtype)
+    frequencies = inverse_frequencies(head_dim, theta, None, dtype) / scaling["factor"]
+    angle = np.arange(start, start + length).astype(dtype)[:, None] * np.tile(frequencies, 2)
+    return np.cos(angle), np.sin(angle)
 
 
 def rope_wrong(name, id, bug_type, description, effect, function, **others):
