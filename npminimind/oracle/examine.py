@@ -2,7 +2,7 @@
 
 from .findings import SEARCHED, CheckResult, Finding
 from .judging import Problem, judge
-from .naming import matching_fingerprints, matching_mistakes
+from .naming import Observed, matching_fingerprints, matching_mistakes
 from .search import EXAMPLES, available, smallest_failure, truth_of
 from .signatures import SIGNATURES
 
@@ -46,11 +46,11 @@ def examine(name, cases, ask, strict, search=True, seed=0, examples=EXAMPLES):
         if got is not None and case.result == "valid":
             observed.append((case, got))
     operator = cases[0].operator
-    seen = [(case.args, case.expected, got, case.floor.get("float32")) for case, got in observed]
+    seen = [Observed(case.args, case.expected, got, case.floor.get("float32"), case.free) for case, got in observed]
     if operator in SIGNATURES:
         if search and result.outcomes and available():
             search_further(result, operator, ask, seen, seed, examples)
-        result.mistakes = matching_mistakes(operator, seen)
+        result.mistakes, result.similar = matching_mistakes(operator, seen)
     else:
         result.mistakes = matching_fingerprints(observed)
     result.failures.sort(key=Finding.size)
@@ -85,4 +85,4 @@ def search_further(result, operator, ask, seen, seed, examples):
         problem = Problem("value", "the answer was wrong before and is right now: it changes from call to call")
     result.failures.append(Finding(SEARCHED, "", args, expected, got, problem))
     if got is not None:
-        seen.append((args, expected, got, floor))
+        seen.append(Observed(args, expected, got, floor))

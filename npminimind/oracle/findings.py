@@ -102,6 +102,8 @@ class CheckResult:
         The golden cases answered wrongly, and what the search found; smallest input first.
     mistakes : list of Mistake
         Known mistakes that give the very same answers. Several: they can't be told apart by these.
+    similar : list of (Mistake, int)
+        Where there are none: those that give most of the wrong answers, and how many.
     unsolved : bool
         The function raised NotImplementedError.
     unrefused : list of Finding
@@ -114,6 +116,7 @@ class CheckResult:
     searched: int | None = None
     failures: list = field(default_factory=list)
     mistakes: list = field(default_factory=list)
+    similar: list = field(default_factory=list)
     unsolved: bool = False
     unrefused: list = field(default_factory=list)
 
@@ -148,6 +151,9 @@ class CheckResult:
 
     def named(self):
         """What the matching mistakes are called and do; one line each."""
+        if self.similar:
+            lines = [f"  {m.id}: it {m.description} ({given} answers)" for m, given in self.similar]
+            return ["Most wrong answers, not all, are what a known mistake gives:", *lines]
         head = "This is what a known mistake gives" if len(self.mistakes) == 1 else "These known mistakes give the same"
         return [f"{head}:"] * bool(self.mistakes) + [f"  {m.id}: it {m.description}" for m in self.mistakes]
 

@@ -123,13 +123,3 @@ def judge(expected, got, floors=None, free=None):
         if problem:
             return problem
     return None
-
-
-def measured_floor(truth, other):
-    """The greatest distance of each floating-point result from the truth; where both are finite."""
-    return {
-        name: float(np.max(apart[np.isfinite(apart)], initial=0))
-        for name, array in truth.items()
-        if array.dtype.kind == "f"
-        for apart in [distance(array, other[name])]
-    }

@@ -1,6 +1,7 @@
 """Which known mistake gives a wrong answer."""
 
 import functools
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from .mistakes import MISTAKES, by_id
 from .signatures import reference
 
 MOST = 3  # more names than these would be no help
+LIKE = 0.6  # share of the wrong answers that a mistake must give to be mentioned
 
 
 @functools.cache
@@ -51,33 +53,50 @@ def answer_of(function, operator, args):
         return None
 
 
+class Observed(NamedTuple):
+    """An answer that was seen, and what is right; see :func:`npminimind.oracle.judging.judge`."""
+
+    args: dict
+    expected: dict
+    got: dict
+    floor: dict | None = None
+    free: dict | None = None
+
+    def wrong(self):
+        return judge(self.expected, self.got, self.floor, self.free) is not None
+
+    def given_by(self, function, operator):
+        """Whether a mistaken function gives this answer, as near as a right one must be to the truth."""
+        answer = answer_of(function, operator, self.args)
+        return answer is not None and judge(answer, self.got, self.floor, self.free) is None
+
+
 def matching_mistakes(operator, observed):
-    """The mistakes that give the very answers that were observed, wrong ones and right ones.
+    """The mistakes that give the answers that were observed.
 
     Parameters
     ----------
     operator : str
-    observed : list of (args, expected, got, floor)
-        ``expected`` and ``got`` are dicts of results; ``floor`` is what float32 was measured to be off.
+    observed : list of Observed
 
     Returns
     -------
-    list of Mistake
-        At most three; empty where none fits, or more do than would help.
+    exact : list of Mistake
+        They give every answer, the wrong ones and the right ones. At most three: more names would be no help.
+    similar : list of (Mistake, int)
+        Where there is none: those that give most of the wrong answers, and how many.
     """
-    wrong = [case for case in observed if judge(case[1], case[2], case[3])]
-    right = [case for case in observed if not judge(case[1], case[2], case[3])]
-    found = []
-    for mistake, function in wrong_functions(operator):
-        if wrong and all(gives(function, operator, *case) for case in [*wrong, *right]):
-            found.append(mistake)
-    return found if len(found) <= MOST else []
-
-
-def gives(function, operator, args, expected, got, floor):
-    """Whether the mistaken function answers ``got``, as near as a right answer must be to the truth."""
-    answer = answer_of(function, operator, args)
-    return answer is not None and judge(answer, got, floor) is None
+    wrong = [one for one in observed if one.wrong()]
+    exact, similar = [], []
+    for mistake, function in wrong_functions(operator) if wrong else ():
+        given = sum(one.given_by(function, operator) for one in wrong)
+        if given == len(wrong) and all(one.wrong() or one.given_by(function, operator) for one in observed):
+            exact.append(mistake)
+        elif given >= LIKE * len(wrong):
+            similar.append((mistake, given))
+    if exact:
+        return (exact if len(exact) <= MOST else []), []
+    return [], sorted(similar, key=lambda pair: -pair[1])[:MOST]
 
 
 def matching_fingerprints(observed):

@@ -5,7 +5,8 @@ import random
 
 import numpy as np
 
-from .judging import judge, measured_floor
+from .floors import float32_floor
+from .judging import judge
 from .signatures import reference
 
 EXAMPLES = 100
@@ -26,7 +27,7 @@ def truth_of(operator, args):
     floor : dict of str -> float
     """
     expected = {name: np.asarray(value) for name, value in reference(operator, args).items()}
-    return expected, measured_floor(expected, reference(operator, args, np.float32))
+    return expected, float32_floor(operator, args, expected)
 
 
 def smallest_failure(operator, answer, seed=0, examples=EXAMPLES):
