@@ -115,5 +115,6 @@ def trace_generation(model, input_ids, attention_mask=None, rounds=4, force_ids=
 def described(model, input_ids, **arguments):
     """What a trace was made of, as plain values."""
     ids = np.asarray(input_ids).tolist()
-    plain = {name: value for name, value in arguments.items() if value is not None}
+    # None is kept where it says something: no top_k, no EOS.
+    plain = {name: value for name, value in arguments.items() if value is not None or name != "attention_mask"}
     return {"config": model.config.to_dict(), "dtype": str(model.dtype), "input_ids": ids, "arguments": plain}
