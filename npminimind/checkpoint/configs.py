@@ -159,7 +159,8 @@ def expert_fields(path, raw, shapes, generation, notes):
     fields = spelled(path, raw, EXPERT_SPELLINGS)
     if raw.get("model_type") != "qwen3_moe":
         fields.setdefault("norm_topk_prob", True)
-    fields.setdefault("num_experts", shapes.num_experts)
+    if shapes.num_experts:
+        fields.setdefault("num_experts", shapes.num_experts)
     fields["n_shared_experts"] = shapes.n_shared_experts
     said = raw.get("n_shared_experts")
     if isinstance(said, (bool, int)) and int(said) != shapes.n_shared_experts:
@@ -174,7 +175,7 @@ def expert_fields(path, raw, shapes, generation, notes):
 def heads_of(path, raw, fields, shapes):
     """Heads that the config leaves open: from q/k norm's width, or as many kv heads as heads."""
     heads, kv_heads, head_dim = (fields.get(n) for n in ("num_attention_heads", "num_key_value_heads", "head_dim"))
-    head_dim = head_dim or shapes.head_dim
+    head_dim = shapes.head_dim if head_dim is None else head_dim
     if heads is None and shapes.head_dim:
         heads = shapes.query_rows // shapes.head_dim
     if heads is None:
