@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-erf = np.frompyfunc(math.erf, 1, 1)  # exact, one number at a time: NumPy has no erf of its own
+erfc = np.frompyfunc(math.erfc, 1, 1)  # one number at a time: NumPy has none of its own
 
 
 def linear(x, weight):
@@ -83,7 +83,8 @@ def gelu(x):
     array([-0.1587,  0.    ,  0.8413])
     """
     x = as_float(x)
-    return x * 0.5 * (1 + np.asarray(erf(x / math.sqrt(2)), x.dtype))
+    # 1 + erf(z) = erfc(-z), which keeps its digits where erf comes near -1.
+    return x * 0.5 * np.asarray(erfc(-x / math.sqrt(2)), x.dtype)
 
 
 def as_float(x):
