@@ -4,7 +4,8 @@ import numpy as np
 from margins import margins
 
 from npminimind.oracle.arrays import encode
-from npminimind.oracle.judging import distance, judge, measured_floor
+from npminimind.oracle.floors import float32_floor, measured_floor
+from npminimind.oracle.judging import distance, judge
 from npminimind.oracle.naming import answer_of, wrong_functions
 from npminimind.oracle.signatures import SIGNATURES, cast, reference
 
@@ -42,7 +43,7 @@ def check_refused(operator, declared):
 
 def floors(operator, args, truth):
     """How far float32, and float64 with half-precision weights, are off: measured on this very input."""
-    result = {"float32": measured_floor(truth, reference(operator, args, np.float32))}
+    result = {"float32": float32_floor(operator, args, truth)}
     for dtype in ("float16", "bfloat16"):
         rounded = args | {name: cast_to(args[name], dtype) for name in SIGNATURES[operator].weights}
         if SIGNATURES[operator].weights:
