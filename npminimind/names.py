@@ -53,7 +53,12 @@ DENSE = (
 ROUTER = (
     Name(LAYER + "mlp.gate", "B*S E", FLOAT, "router logits"),
     Name(LAYER + "mlp.router_probs", "B*S E", FLOAT, "softmax over the experts"),
-    Name(LAYER + "mlp.topk_idx", "B*S k", "int64", "chosen experts, by descending probability; of equals, the lowest id first"),
+    Name(
+        LAYER + "mlp.topk_idx",
+        "B*S k",
+        "int64",
+        "chosen experts, by descending probability; of equals, the lowest id first",
+    ),
     Name(LAYER + "mlp.topk_weight", "B*S k", FLOAT, "what each counts, renormalised where the config says so"),
 )
 EXPERT_PARTS = (

@@ -14,7 +14,9 @@ from npminimind.cli import main
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
-    config = MiniMindConfig(hidden_size=64, num_hidden_layers=1, vocab_size=64, num_attention_heads=4, num_key_value_heads=2)
+    config = MiniMindConfig(
+        hidden_size=64, num_hidden_layers=1, vocab_size=64, num_attention_heads=4, num_key_value_heads=2
+    )
     path = tmp_path_factory.mktemp("bench") / "model"
     save_pretrained(config, MiniMindForCausalLM.random(config).params, path)
     return path

@@ -25,7 +25,7 @@ def one_row_bandwidth(dtype, repeats):
             one = np.ones((out, n), dtype)
             matrices = [np.array(one, order=order) for _ in range(max(2, TOGETHER // one.nbytes))]
             bytes_read = sum(w.nbytes for w in matrices)
-            best = max(best, bytes_read / min(seconds(lambda: [x @ w.T for w in matrices], repeats)))
+            best = max(best, bytes_read / min(seconds(multiply, repeats, x, matrices)))
     return best
 
 
@@ -35,16 +35,21 @@ def gemm_rate(dtype, repeats):
     for rows, n, out in GEMM_SHAPES:
         x = rng.standard_normal((rows, n), dtype=np.float32).astype(dtype)
         w = rng.standard_normal((out, n), dtype=np.float32).astype(dtype)
-        best = max(best, 2 * rows * n * out / min(seconds(lambda: x @ w.T, repeats)))
+        best = max(best, 2 * rows * n * out / min(seconds(multiply, repeats, x, [w])))
     return best
 
 
-def seconds(function, repeats):
+def multiply(x, matrices):
+    for w in matrices:
+        x @ w.T
+
+
+def seconds(function, repeats, *args):
     """Time of each of several calls, after one that does not count."""
-    function()
+    function(*args)
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
-        function()
+        function(*args)
         times.append(time.perf_counter() - start)
     return times

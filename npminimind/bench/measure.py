@@ -148,15 +148,15 @@ def sampling_times(vocab_size, repeats):
         rng = np.random.default_rng(0)
         logits = 3 * rng.standard_normal((rows, vocab_size), dtype=np.float32)
         ids, u = rng.integers(0, vocab_size, (rows, 64)), rng.random(rows)
-
-        def stages():
-            x = sampling.apply_temperature(logits, 0.85)
-            x = sampling.apply_repetition_penalty(x, ids, 1.1)
-            x = sampling.apply_top_p(sampling.apply_top_k(x, 50), 0.85)
-            sampling.multinomial(sampling.softmax(x), u)
-
-        result[str(rows)] = statistics.median(limits.seconds(stages, 10 * repeats))
+        result[str(rows)] = statistics.median(limits.seconds(all_stages, 10 * repeats, logits, ids, u))
     return result
+
+
+def all_stages(logits, ids, u):
+    x = sampling.apply_temperature(logits, 0.85)
+    x = sampling.apply_repetition_penalty(x, ids, 1.1)
+    x = sampling.apply_top_p(sampling.apply_top_k(x, 50), 0.85)
+    return sampling.multinomial(sampling.softmax(x), u)
 
 
 def tap_times(model, options):
@@ -165,7 +165,9 @@ def tap_times(model, options):
 
     def decode(tap):
         times, last = [], time.perf_counter()
-        for _ in model.steps([[1] * 32], max_new_tokens=options.new_tokens, do_sample=False, eos_token_id=None, tap=tap):
+        for _ in model.steps(
+            [[1] * 32], max_new_tokens=options.new_tokens, do_sample=False, eos_token_id=None, tap=tap
+        ):
             now = time.perf_counter()
             times.append(now - last)
             last = now
