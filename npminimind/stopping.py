@@ -94,10 +94,11 @@ def parse_stop(stop, tokenizer):
     """One stop or a list of them -> (strings, id sequences)."""
     if stop is None:
         return [], []
-    if not isinstance(stop, (str, numbers.Integral)) and not hasattr(stop, "__iter__"):
+    single = isinstance(stop, (str, numbers.Integral))
+    if not single and (isinstance(stop, bytes) or not hasattr(stop, "__iter__")):
         raise TypeError(f"stop must be a string, a sequence of ids, or a list of these; not {stop!r}")
-    stop = stop if isinstance(stop, (str, numbers.Integral)) else list(stop)
-    if isinstance(stop, (str, numbers.Integral)) or stop and all(isinstance(s, numbers.Integral) for s in stop):
+    stop = stop if single else list(stop)
+    if single or stop and all(isinstance(s, numbers.Integral) for s in stop):
         stop = [stop]
     strings, sequences = [], []
     for one in stop:

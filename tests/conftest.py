@@ -34,6 +34,12 @@ def peaked(config, seed=0, dtype=np.float32):
     return model
 
 
+def scripted(model, columns):
+    """The same model, made to choose these ids when greedy: one list a step, one id a row."""
+    rest = iter(columns)
+    return model.with_ops(greedy=lambda logits: np.array(next(rest)))
+
+
 @pytest.fixture(scope="session")
 def dense():
     return peaked(MiniMindConfig(**SMALL))
@@ -81,3 +87,35 @@ def refusal(call, *words, error=ValueError):
     message = str(caught.value)
     assert all(word in message for word in words), message
     assert "\n" not in message
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    """Bytes as tokens (ids 3 … 258) behind MiniMind's first three special tokens, and a few merged pairs."""
+    from tokenizers import Tokenizer as Backend
+    from tokenizers import decoders, models, pre_tokenizers
+
+    from npminimind.tokenizer import Tokenizer
+
+    specials = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    merges = [("h", "e"), ("l", "l"), ("e", "n")]
+    pieces = specials + sorted(pre_tokenizers.ByteLevel.alphabet()) + ["".join(pair) for pair in merges]
+    backend = Backend(models.BPE(vocab={piece: i for i, piece in enumerate(pieces)}, merges=merges))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens(specials)
+    return Tokenizer(backend)
+
+
+@pytest.fixture(scope="session")
+def speaker(tokenizer):
+    """A model that has the toy tokenizer."""
+    model = peaked(MiniMindConfig(**SMALL | {"vocab_size": tokenizer.vocab_size, "max_position_embeddings": 512}))
+    model.tokenizer = tokenizer
+    return model
+
+
+@pytest.fixture(scope="session")
+def saying(speaker):
+    """``saying(ids)``: the same model, made to choose these ids one after the other."""
+    return lambda ids: scripted(speaker, [[i] for i in ids])

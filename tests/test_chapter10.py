@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import pytest
+from conftest import scripted
 
 from npminimind import MiniMindConfig, MiniMindForCausalLM, Trace, trace
 from npminimind.sampling import (
@@ -38,11 +39,9 @@ def walk(chapter_model):
     return list(chapter_model.steps(PROMPTS, max_new_tokens=20, eos_token_id=None, rng=0))
 
 
-def scripted(model, columns, **arguments):
-    """Generate, the model's choice replaced by a script: one list of ids a step."""
-    rounds = iter(columns)
-    script = model.with_ops(greedy=lambda logits: np.array(next(rounds)))
-    return list(script.steps(do_sample=False, max_new_tokens=len(columns), **arguments))
+def spoken(model, columns, **arguments):
+    """The steps of a model that chooses these ids."""
+    return list(scripted(model, columns).steps(do_sample=False, max_new_tokens=len(columns), **arguments))
 
 
 class Test_10_1_overview:
@@ -70,13 +69,13 @@ class Test_10_1_overview:
         assert [step.fed_ids.shape[1] for step in walk] == [10] + [1] * 19
 
     def test_stops_at_eos(self, dense):
-        assert len(scripted(dense, [[5], [2], [7]], input_ids=[[3, 4]])) == 2
+        assert len(spoken(dense, [[5], [2], [7]], input_ids=[[3, 4]])) == 2
 
     def test_stops_at_max_new_tokens(self, dense):
         assert dense.generate([[3, 4]], max_new_tokens=3, eos_token_id=None, rng=0).shape == (1, 5)
 
     def test_stops_at_a_stop_word(self, dense):
-        steps = scripted(dense, [[5], [8], [9], [7]], input_ids=[[3, 4]], stop=[[8, 9]])
+        steps = spoken(dense, [[5], [8], [9], [7]], input_ids=[[3, 4]], stop=[[8, 9]])
         assert steps[-1].input_ids.tolist() == [[3, 4, 5, 8, 9]]
 
 
@@ -388,7 +387,7 @@ class Test_10_9_eos:
 
     @pytest.fixture
     def steps(self, dense):
-        return scripted(dense, self.CHOSEN, input_ids=[[3, 4]] * 3)
+        return spoken(dense, self.CHOSEN, input_ids=[[3, 4]] * 3)
 
     def test_the_table_of_2_4_and_6_steps(self, steps):
         assert [(s.next_token[:, 0].tolist(), s.finished.tolist()) for s in steps] == self.TABLE
@@ -407,7 +406,7 @@ class Test_10_9_eos:
         assert steps[0].next_token.shape == (3, 1) and steps[0].next_token.dtype == np.int64
 
     def test_without_eos_id_nothing_is_replaced(self, dense):
-        steps = scripted(dense, self.CHOSEN, input_ids=[[3, 4]] * 3, eos_token_id=None)
+        steps = spoken(dense, self.CHOSEN, input_ids=[[3, 4]] * 3, eos_token_id=None)
         assert [s.next_token[:, 0].tolist() for s in steps] == self.CHOSEN
         assert not steps[-1].finished.any()
 

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from conftest import SMALL, peaked, refusal
+from conftest import SMALL, peaked, refusal, scripted
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,8 +84,7 @@ class TestEqualities:
 
 class TestEos:
     def run(self, model, columns, **arguments):
-        rounds = iter(columns)
-        script = model.with_ops(greedy=lambda logits: np.array(next(rounds)))
+        script = scripted(model, columns)
         asked = dict(do_sample=False, max_new_tokens=len(columns)) | arguments
         return script.generate([[5, 6]] * len(columns[0]), **asked)[:, 2:].tolist()
 
@@ -226,7 +225,7 @@ class TestStreamer:
 
 
 class TestEndOfTheTable:
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def short(self):
         return peaked(MiniMindConfig(**SMALL | {"max_position_embeddings": 6}))
 
