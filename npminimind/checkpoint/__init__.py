@@ -3,7 +3,7 @@
 A reader's way through: ``files`` (recognise, JSON, safe writing) -> ``stored`` (a tensor in a
 file) -> ``safetensors``, ``zip_entries`` -> ``pickle_subset`` -> ``pth`` -> ``names`` (generations
 of key names) -> ``shapes``, ``infer`` (what they say) -> ``configs`` (config.json) -> ``sources``
-(what lies in a folder) -> ``row_order``, ``lora`` -> ``loading`` -> ``pth_writer`` -> ``saving``.
+(what lies in a folder) -> ``tokenizer_check``, ``row_order``, ``lora`` -> ``loading`` -> ``pth_writer`` -> ``saving``.
 """
 
 from .loading import Checkpoint, find_nonfinite, inspect, load_weights

@@ -17,6 +17,7 @@ from .row_order import in_file_order
 from .shapes import read_shapes
 from .sources import find_source, read_tensors
 from .stored import read_into
+from .tokenizer_check import tokenizer_notes
 
 
 @dataclass
@@ -119,7 +120,8 @@ def inspect(path, config=None):
     config, generation, found = choose_config(source, config, shapes, untied)
     notes += more + found + head_notes(config, shapes, untied) + rope_notes(neighbours)
     check_tensors(source.path, config, shapes, tensors)
-    generation_config = source.beside("generation_config.json")
+    generation_config, tokenizer = source.beside("generation_config.json"), source.tokenizer_path
+    notes += tokenizer_notes(tokenizer, config, generation) if tokenizer else []
     return Checkpoint(
         path=source.path,
         files=source.files,
@@ -129,7 +131,7 @@ def inspect(path, config=None):
         tensors=tensors,
         neighbours=neighbours,
         generation_config=read_json(generation_config) if generation_config else None,
-        tokenizer_path=source.tokenizer_path,
+        tokenizer_path=tokenizer,
     )
 
 

@@ -8,7 +8,7 @@ import re
 
 from .files import quote, refuse
 
-PREFIXES = ("module.", "_orig_mod.")  # DistributedDataParallel, torch.compile
+PREFIXES = ("module.",)  # DistributedDataParallel; torch.compile writes _orig_mod. anywhere
 
 OLD_TOP = {"tok_embeddings": "model.embed_tokens", "norm": "model.norm", "output": "lm_head"}
 OLD_LAYER = {
@@ -39,6 +39,7 @@ FOREIGN = (
 
 
 def strip_prefixes(name):
+    name = name.replace("_orig_mod.", "")
     while name.startswith(PREFIXES):
         name = name[name.index(".") + 1 :]
     return name
@@ -99,6 +100,6 @@ def rename(path, stored):
         renamed[new] = tensor
         old += is_old
     notes = [f"Tables that are computed were left out: {', '.join(map(quote, left_out[:3]))}."] if left_out else []
-    if any(name.startswith(PREFIXES) for name in stored):
+    if any(strip_prefixes(name) != name for name in stored):
         notes.append("Prefixes of training wrappers (module., _orig_mod.) were taken off the names.")
     return renamed, old > 0, notes

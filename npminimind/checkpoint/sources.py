@@ -49,6 +49,8 @@ def find_source(path):
         return in_folder(path)
     if not os.path.exists(path):
         refuse(path, "no such file or folder (nothing is downloaded: give a path on this machine)")
+    if not os.path.isfile(path):
+        refuse(path, "is neither a folder nor a regular file")
     folder = os.path.dirname(path) or "."
     if path.endswith(".index.json"):
         return of_index(path, folder, path)

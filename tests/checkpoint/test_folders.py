@@ -1,6 +1,7 @@
 """Which files a path stands for, and what is said of those that are not what they claim."""
 
 import json
+import os
 import tracemalloc
 
 import numpy as np
@@ -180,6 +181,62 @@ def test_reading_never_needs_twice_the_weights(tmp_path):
 
 
 # ---------------------------------------------------------------------------------------------
+# A tokenizer that is not the weights'
+
+
+def write_tokenizer(folder, specials, size=6400):
+    vocab = {f"t{i}": i for i in range(len(specials), size)}
+    tokens = [{"id": i, "content": token} for i, token in enumerate(specials)]
+    (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocab}, "added_tokens": tokens}))
+
+
+V1 = ["<unk>", "<s>", "</s>"]
+V2 = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+V3 = [*V2, *(f"<|{i}|>" for i in range(3, 25)), "<think>", "</think>"]
+
+
+@pytest.mark.parametrize(("generation", "own", "others"), [
+    ("minimind-3", V3, [V1, V2]), ("minimind2", V2, [V1, V3]), ("minimind-1", V1, [V2, V3])])  # fmt: skip
+def test_tokenizer_of_another_generation(tmp_path, generation, own, others):
+    heads = dict(num_attention_heads=16, num_key_value_heads=8) if generation == "minimind-1" else dict(
+        num_attention_heads=8, num_key_value_heads=2)  # fmt: skip
+    config = config_of(
+        vocab_size=6400, hidden_size=32, head_dim=None, num_hidden_layers=1, qk_norm=generation == "minimind-3", **heads
+    )
+    raw = config.to_dict() | (dict(model_type="llama") if generation == "minimind2" else {})
+    params = random_params(config, dtype=np.float16)
+    if generation == "minimind-1":
+        import old_minimind
+
+        params, raw = old_minimind.random_old(1, 32, 16, 8, 48, 6400), None
+    folder = write_folder(tmp_path / "m", params, raw)
+    write_tokenizer(folder, own)
+    assert inspect(folder).generation == generation
+    assert not [note for note in inspect(folder).notes if note.startswith("Warning")]
+    for specials in others:
+        write_tokenizer(folder, specials)
+        (warning,) = [note for note in inspect(folder).notes if note.startswith("Warning")]
+        assert generation in warning and "gibberish" in warning
+    write_tokenizer(folder, own, size=6401)
+    assert "6400 rows" in inspect(folder).notes[-1]
+    for broken in ("", "{}", "[]", '{"model": {"vocab": 3}, "added_tokens": []}', "[" * 100_000):
+        (folder / "tokenizer.json").write_text(broken)
+        assert "tokenizer" not in inspect(folder).notes[-1]
+
+
+def test_real_tokenizer():
+    """MiniMind-3's own files, where they are beside the checkout."""
+    from npminimind.checkpoint.tokenizer_check import tokenizer_notes
+
+    folder = os.environ.get("MINIMIND_TOKENIZER", UPSTREAM.parents[3] / "shared" / "minimind")
+    if not os.path.isfile(os.path.join(folder, "tokenizer.json")):
+        pytest.skip(f"MiniMind-3's tokenizer.json is not in {folder} (set MINIMIND_TOKENIZER)")
+    config = config_of(vocab_size=6400)
+    assert tokenizer_notes(folder, config, "minimind-3") == []
+    assert "minimind-3's" in tokenizer_notes(folder, config, "minimind2")[0]
+
+
+# ---------------------------------------------------------------------------------------------
 # Not what they claim
 
 
@@ -228,6 +285,8 @@ def test_paths_that_lead_nowhere(tmp_path):
     refused(tmp_path / "config.json", "give its folder")
     (tmp_path / "model.safetensors").mkdir()
     refused(tmp_path, "cannot be read")
+    os.mkfifo(tmp_path / "pipe")
+    refused(tmp_path / "pipe", "regular file")
 
 
 def test_tensors_that_share_memory_claim_too_much(tmp_path):
