@@ -10,7 +10,7 @@ def render(messages, thinking, add_generation_prompt, tools, template):
     check_messages(messages)
     if template is not None and importlib.util.find_spec("jinja2"):
         return render_jinja(template, messages, thinking, add_generation_prompt, tools)
-    if tools:
+    if tools or any(m.get("tool_calls") for m in messages):
         raise ValueError("tools need the checkpoint's own template: pip install 'npminimind[chat]'")
     unknown = [m["role"] for m in messages if m["role"] not in ROLES]
     if unknown:

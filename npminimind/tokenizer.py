@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from .errors import CheckpointError
+from .inputs import ids_within
 
 PAD_ID = 0
 
@@ -58,8 +59,12 @@ class Tokenizer:
         return self.backend.encode(text, add_special_tokens=False).ids
 
     def decode(self, ids, skip_special_tokens=True):
-        """Ids -> text. Bytes that are no character become U+FFFD."""
-        return self.backend.decode(np.asarray(ids, np.int64).ravel().tolist(), skip_special_tokens=skip_special_tokens)
+        """One row of ids -> text. Bytes that are no character become U+FFFD, ids that it does not know nothing."""
+        ids = np.asarray(ids)
+        if ids.ndim > 1 and len(ids) != 1:
+            raise ValueError(f"decode takes one row of ids, not an array of shape {ids.shape}")
+        ids = ids_within(ids.ravel(), 2**32)
+        return self.backend.decode(ids.tolist(), skip_special_tokens=skip_special_tokens)
 
     def batch(self, texts):
         """Several texts as one array, shorter ones padded on the left.
