@@ -174,14 +174,14 @@ The chapter's line numbers refer to its own copy; in upstream at `d65ef2c`, `gen
 """
 # %%
 where = {
-    "10.2 loop": ("L286-310", "generation.Loop.one_round"),
+    "10.2 loop": ("L286-310", "loop.Loop.one_round"),
     "10.3 cache": ("L287-288", "cache.KVCache"),
     "10.4 temperature": ("L294", "sampling.apply_temperature"),
     "10.7 repetition penalty": ("L295-296", "sampling.apply_repetition_penalty"),
     "10.5 top-k": ("L297-298", "sampling.apply_top_k"),
     "10.6 top-p": ("L299-303", "sampling.top_p_mask, apply_top_p"),
     "10.8 draw or argmax": ("L304", "sampling.multinomial, greedy"),
-    "10.9 EOS": ("L284, L305-310", "generation.Loop.choose, append"),
+    "10.9 EOS": ("L284, L305-310", "loop.Loop.choose, append"),
 }
 for _, names in where.values():
     module, *attributes = names.split(",")[0].split(".")
