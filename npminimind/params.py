@@ -1,8 +1,12 @@
 """Names, shapes and memory layout of a model's parameters: one table, read by everything else."""
 
+import math
+
 import numpy as np
 
 from .config import MiniMindConfig
+
+ALIGNMENT = 16  # numbers: every parameter starts at a cache line
 
 
 def mlp_shapes(prefix, hidden, inner):
@@ -76,13 +80,14 @@ class Weights:
         if self.dtype not in (np.float32, np.float64):
             raise TypeError(f"a model computes in float32 or float64, not {self.dtype}")
         shapes = param_shapes(config)
-        params = {name: empty(shape, self.dtype) for name, shape in shapes.items() if not is_qkv(name)}
+        room = Room(sum(math.prod(shape) + ALIGNMENT for shape in shapes.values()), self.dtype)
+        params = {name: room.take(shape) for name, shape in shapes.items() if not is_qkv(name)}
         self.layers = []
         for i in range(config.num_hidden_layers):
             attn = f"model.layers.{i}.self_attn."
             names = [f"{attn}{part}_proj.weight" for part in "qkv"]
             ends = np.cumsum([shapes[name][0] for name in names])
-            qkv_proj = empty((ends[-1], config.hidden_size), self.dtype)
+            qkv_proj = room.take((int(ends[-1]), config.hidden_size))
             params |= zip(names, np.split(qkv_proj, ends[:-1]))
             self.layers.append({"qkv_proj": qkv_proj} | layer_views(params, f"model.layers.{i}.", config))
         self.params = {name: params[name] for name in shapes}
@@ -95,14 +100,22 @@ def is_qkv(name):
     return name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))
 
 
-def empty(shape, dtype):
-    """Room for one parameter. A wide ``[out, in]`` matrix is stored column by column.
+class Room:
+    """One block of memory for all parameters: the system maps it in large pages, which are read faster."""
 
-    ``x @ w.T`` with one row reads memory in order either way; longer runs are faster, so
-    the longer side lies contiguous. See CONTRIBUTING.md for the measurements.
-    """
-    wide = len(shape) == 2 and shape[0] > 2 * shape[1]
-    return np.empty(shape, dtype, order="F" if wide else "C")
+    def __init__(self, size, dtype):
+        self.memory, self.used = np.empty(size, dtype), 0
+
+    def take(self, shape):
+        """Room for one parameter. A wide ``[out, in]`` matrix is stored column by column.
+
+        ``x @ w.T`` with one row reads memory in order either way; longer runs are faster, so
+        the longer side lies contiguous. See CONTRIBUTING.md for the measurements.
+        """
+        flat = self.memory[self.used : self.used + math.prod(shape)]
+        self.used += -(-flat.size // ALIGNMENT) * ALIGNMENT
+        wide = len(shape) == 2 and shape[0] > 2 * shape[1]
+        return flat.reshape(shape[::-1]).T if wide else flat.reshape(shape)
 
 
 def layer_views(params, prefix, config):
