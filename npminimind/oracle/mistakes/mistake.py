@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ...generation import Loop
+from ...loop import Loop
 from ...tapping import no_tap
 
 
@@ -35,6 +35,9 @@ class Mistake:
         For what is no operator: residuals, the order of steps, the loop.
     applies : function config -> bool
         Whether a model of this config can have it at all.
+    blurred : tuple of str
+        Endings of names that ports with this mistake dump at one point or another of the changed order: before
+        it or after it. A diagnosis leaves them out.
     """
 
     id: str
@@ -45,6 +48,7 @@ class Mistake:
     ops: dict = field(default_factory=dict)
     change: Callable | None = None
     applies: Callable = lambda config: True
+    blurred: tuple = ()
 
     def plant(self, model):
         """The same model with this mistake; ``model`` stays as it is."""
@@ -100,17 +104,20 @@ def with_tap(alter):
     A trace sees the array as it was; what comes after it computes with the other.
     """
 
-    def altered(model, tap):
-        return lambda name, array: alter(model, name, tap(name, array))
+    def change(model):
+        def hidden_states(self, ids, mask, cache, tap=no_tap):
+            def altered(name, array):
+                return alter(model, name, tap(name, array))
 
-    def hidden_states(self, ids, mask, cache, tap=no_tap):
-        return super(type(self), self).hidden_states(ids, mask, cache, altered(self, tap))
+            return type(model).hidden_states(self, ids, mask, cache, altered)
 
-    return with_methods(hidden_states=hidden_states)
+        return with_methods(hidden_states=hidden_states)(model)
+
+    return change
 
 
 def with_loop(**methods):
-    """Replace methods of the generation loop (:class:`npminimind.generation.Loop`)."""
+    """Replace methods of the generation loop (:class:`npminimind.loop.Loop`)."""
     mistaken = type("MistakenLoop", (Loop,), methods)
 
     def steps(self, *args, **kwargs):

@@ -84,11 +84,11 @@ def interleaved(heads_of):
     return change
 
 
-def last_layer_skipped(self, ids, mask, cache, tap=no_tap):
-    short = copy.copy(self)
-    short.weights = copy.copy(self.weights)
-    short.weights.layers = self.weights.layers[:-1]
-    return super(type(self), short).hidden_states(ids, mask, cache, tap)
+def last_layer_skipped(model):
+    other = copy.copy(model)
+    other.weights = copy.copy(model.weights)
+    other.weights.layers = model.weights.layers[:-1]
+    return other
 
 
 def layers_as_text(model):
@@ -121,14 +121,16 @@ MISTAKES = (
             BIG,
             change=block(parallel=True)),
     Mistake("block-post-norm", "order", "norms behind the residual sums instead of before the sublayers", BIG,
-            change=with_methods(block=post_norm)),
+            change=with_methods(block=post_norm),
+            blurred=("input_layernorm", "post_attention_layernorm", "resid_mid")),
     Mistake("embedding-scaled", "extra-step", "multiplies the embedding with sqrt(H), as Gemma does",
-            "the first norm hides it, the residual stream does not", change=with_tap(embedding_scaled)),
+            "the first norm hides it, the residual stream does not", change=with_tap(embedding_scaled),
+            blurred=("model.embed_tokens",)),
     Mistake("head-tied", "rule", "uses the embedding as head though the checkpoint has its own lm_head",
             "every layer is right, logits are wrong", change=head_tied,
             applies=lambda config: not config.tie_word_embeddings),
     Mistake("layer-last-skipped", "rule", "leaves out the last layer", "all but the last layer is right",
-            change=with_methods(hidden_states=last_layer_skipped)),
+            change=last_layer_skipped),
     Mistake("layers-sorted-as-text", "order", "runs the layers in the order of their names as text: 0, 1, 10, 11, 2",
             BIG,
             change=layers_as_text, applies=lambda config: config.num_hidden_layers > 10),

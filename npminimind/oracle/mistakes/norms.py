@@ -87,8 +87,9 @@ def values_normed(model, name, array):
     return rms_norm(heads, layer["k_norm"], model.config.rms_norm_eps).reshape(array.shape)
 
 
-def head_norm(id, bug_type, description, effect, change, operators=("rms_norm",)):
-    return Mistake(id, bug_type, description, effect, operators, change=change, applies=lambda config: config.qk_norm)
+def head_norm(id, bug_type, description, effect, change, operators=("rms_norm",), blurred=()):
+    needed = {"applies": lambda config: config.qk_norm, "blurred": blurred}
+    return Mistake(id, bug_type, description, effect, operators, change=change, **needed)
 
 
 ALL = "every norm is off by a little; the error grows layer by layer"
@@ -122,13 +123,13 @@ MISTAKES = (
               skipping(lambda w: [layer["k_norm"] for layer in w.layers])),
     head_norm("qk-norm-after-rope", "order", "norms q and k after RoPE instead of before",
               "only through the weights, which are then multiplied to other features", with_ops(after_rope),
-              ("rms_norm", "apply_rope")),
+              ("rms_norm", "apply_rope"), ("q_norm", "k_norm", "q_rope", "k_rope")),
     head_norm("qk-norm-whole-width", "axis", "norms q and k over all heads together", HEADS,
               with_ops(lambda model: {"rms_norm": over_the_whole_width})),
     head_norm("qk-norm-swapped", "order", "norms q with k's weight and k with q's",
               "right at the scores of the same position, wrong elsewhere", swapping("q_norm", "k_norm")),
     head_norm("v-norm", "extra-step", "norms the values with k's norm as well", "scores are right, context is wrong",
-              with_tap(values_normed)),
+              with_tap(values_normed), (), ("v_proj",)),
     Mistake("layernorms-swapped", "order", "uses each of the block's two norm weights in the other's place", ALL,
             ("rms_norm",), change=swapping("input_layernorm", "post_attention_layernorm")),
     Mistake("input-norm-missing", "missing-step", "does not norm what goes into attention", BIG, ("rms_norm",),
