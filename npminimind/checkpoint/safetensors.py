@@ -171,6 +171,8 @@ def check_text(path, metadata):
 def code_of(path, name, array, dtype):
     if not isinstance(name, str) or name == "__metadata__":
         raise TypeError(f"{name!r} cannot name a tensor in {os.fspath(path)}")
+    if dtype is not None and dtype not in CODE_OF_NAME:
+        raise ValueError(f"dtype must be one of {', '.join(CODE_OF_NAME)}, not {dtype!r}")
     if dtype is not None and array.dtype.kind == "f":
         return CODE_OF_NAME[dtype]
     code = CODES.get(array.dtype.newbyteorder("<"))

@@ -3,6 +3,8 @@
 import os
 import re
 
+import numpy as np
+
 from .. import params as parameters
 from .files import reading, refuse, replacing, write_json
 from .loading import inspect, load_weights
@@ -36,7 +38,7 @@ def save_pretrained(
         Made where it is missing. Files in it of the same names are replaced.
     dtype : {"float32", "float16", "bfloat16", "float64"}
     tokenizer_source : str or path, optional
-        A folder whose tokenizer files are copied.
+        A folder (or a tokenizer.json in it) whose tokenizer files are copied.
     layout : {"hf", "minimind"}
         ``"hf"``: config.json and model.safetensors, as transformers, vLLM, SGLang and
         llama.cpp's converter read them: Qwen3 or Qwen3-MoE, Llama without q/k norm.
@@ -56,24 +58,29 @@ def save_pretrained(
     CheckpointError
         The model has no Hugging Face equivalent, a number does not fit `dtype`, the disk is full.
     """
-    folder = os.fspath(folder)
+    folder, dtype = os.fspath(folder), name_of(dtype)
     if layout not in LAYOUTS:
         raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, not {layout!r}")
-    if str(dtype) not in CODE_OF_NAME:
-        raise ValueError(f"dtype must be one of {', '.join(CODE_OF_NAME)}, not {dtype!r}")
-    config_json = hf_config(folder, config, str(dtype)) if layout == "hf" else minimind_config(config)
+    small = {"config.json": hf_config(folder, config, dtype) if layout == "hf" else minimind_config(config)}
+    if layout == "hf":
+        small["generation_config.json"] = generation_config or token_ids(config)
     weights = "model.safetensors" if layout == "hf" else pth_name(config, name)
     make_folder(folder, weights)
     files = copy_tokenizer(tokenizer_source, folder)
-    path = os.path.join(folder, "config.json")
-    write_json(path, config_json)
-    files.append(path)
-    if layout == "hf":
-        files.append(os.path.join(folder, "generation_config.json"))
-        write_json(files[-1], generation_config or token_ids(config))
+    for file, value in small.items():
+        files.append(os.path.join(folder, file))
+        write_json(files[-1], value)
     files.append(os.path.join(folder, weights))
-    write_weights(files[-1], config, params, str(dtype))
+    write_weights(files[-1], config, params, dtype)
     return files
+
+
+def name_of(dtype):
+    """ "float16" of "float16" or numpy.float16; refuses what weights are not written in."""
+    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    if name not in CODE_OF_NAME:
+        raise ValueError(f"dtype must be one of {', '.join(CODE_OF_NAME)}, not {name!r}")
+    return name
 
 
 def convert(src, dst, dtype=None, layout="hf"):
@@ -133,6 +140,8 @@ def make_folder(folder, weights):
 def copy_tokenizer(source, folder):
     """Copy the tokenizer's files, byte for byte."""
     copied = []
+    if source is not None and os.path.isfile(source):
+        source = os.path.dirname(source)
     for name in TOKENIZER_FILES if source is not None else ():
         path, target = os.path.join(source, name), os.path.join(folder, name)
         if os.path.isfile(path) and os.path.realpath(path) != os.path.realpath(target):

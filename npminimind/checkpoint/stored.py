@@ -135,7 +135,7 @@ def fill(destination, file, path, code):
     if not destination.size:
         return
     dtype = DTYPES[code]
-    if destination.dtype == dtype and code not in WIDENED and destination.flags.c_contiguous:
+    if destination.dtype == dtype and destination.flags.c_contiguous:
         return read_exactly(file, path, destination)
     if destination.ndim == 0:
         destination = destination.reshape(1)

@@ -171,6 +171,8 @@ def test_infinity_and_nan_are_kept(tmp_path):
 def test_types_that_the_format_lacks(tmp_path, bad):
     with pytest.raises(TypeError):
         save_safetensors(tmp_path / "x", {"a": bad})
+    with pytest.raises(ValueError, match="dtype"):
+        save_safetensors(tmp_path / "x", {"a": np.zeros(2)}, dtype="float8")
     assert list(tmp_path.iterdir()) == []
 
 
