@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import MiniMindConfig, MiniMindForCausalLM, sampling
+from .. import sampling
 from . import limits, memory
-from .runners import Ours, Transformers, products_alone
+from .runners import Ours, Transformers, model_of, products_alone
 
 
 @dataclass
@@ -39,12 +39,6 @@ class Options:
     long: tuple = (8192,)
     context: int = 2000
     prompt: int = 512
-
-
-def model_of(name):
-    if name:
-        return MiniMindForCausalLM.from_pretrained(name)
-    return MiniMindForCausalLM.random(MiniMindConfig(), seed=0)
 
 
 def measure(options, progress=lambda text: None):

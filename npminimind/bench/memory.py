@@ -8,6 +8,8 @@ import time
 
 import numpy as np
 
+from .runners import model_of
+
 
 def peak_of_prefill(model_name, length):
     """Prefill ``length`` tokens in a fresh process.
@@ -30,8 +32,6 @@ def peak_bytes():
 
 
 def main(model_name, length):
-    from .measure import model_of
-
     model = model_of(model_name)
     ids = np.random.default_rng(0).integers(0, model.config.vocab_size, (1, length))
     before, start = peak_bytes(), time.perf_counter()

@@ -4,7 +4,15 @@ import time
 
 import numpy as np
 
+from .. import MiniMindConfig, MiniMindForCausalLM
 from ..primitives import linear
+
+
+def model_of(name):
+    """The model at a path; without one, MiniMind-3's shape with random weights."""
+    if name:
+        return MiniMindForCausalLM.from_pretrained(name)
+    return MiniMindForCausalLM.random(MiniMindConfig(), seed=0)
 
 
 class Ours:
