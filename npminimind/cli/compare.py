@@ -28,12 +28,12 @@ The candidate's arrays may be called as torch hooks, HF, MiniMind-1 or llama.cpp
 
 def add_arguments(parser):
     parser.add_argument("reference", metavar="REFERENCE", help="what `npminimind trace` has written")
-    parser.add_argument("candidate", metavar="CANDIDATE", help="*.safetensors, *.npz, a folder of *.npy, or ids as *.json")
-    parser.add_argument("--model", metavar="PATH", help="the model of the reference, where it does not say or has moved")
-    parser.add_argument("--diagnose", action="store_true", help="name the mistake: plant each known one, see which fits")
-    parser.add_argument("--atol", type=float, metavar="A", help="allow A + R * |reference| instead of the measured floor")
+    parser.add_argument("candidate", metavar="CANDIDATE", help="*.safetensors, *.npz, a folder of *.npy; ids as *.json")
+    parser.add_argument("--model", metavar="PATH", help="what made the reference, if it does not say so or has moved")
+    parser.add_argument("--diagnose", action="store_true", help="name the mistake: plant each known one and try")
+    parser.add_argument("--atol", type=float, metavar="A", help="allow A + R * |reference|, not the measured floor")
     parser.add_argument("--rtol", type=float, metavar="R", help="see --atol")
-    parser.add_argument("--all", action="store_true", help="list every array, not only those around the first divergence")
+    parser.add_argument("--all", action="store_true", help="list every array, not only those near the divergence")
     parser.add_argument("--json", action="store_true", help="the whole report as JSON")
     parser.add_argument("--html", metavar="FILE", help="write a page that shows where the error starts and grows")
 

@@ -59,9 +59,10 @@ def measured_floors(model, run, reference):
 def check_reproduces(truth, reference, floors, run):
     for name, floor in floors.items():
         ours, theirs = truth[name], np.asarray(reference[name])
-        right = ours.shape == theirs.shape
-        if not right or difference(ours, theirs, counted(name, ours.shape, run, truth)).relative > allowed(floor, ours):
-            raise ValueError(f"the model does not compute the reference: they part at {name}; give the one that made it")
+        same = ours.shape == theirs.shape
+        d = difference(ours, theirs, counted(name, ours.shape, run, truth)) if same else None
+        if d is None or d.relative > allowed(floor, ours):
+            raise ValueError(f"the model does not compute the reference: they part at {name}; --model names another")
 
 
 def spread(floors):

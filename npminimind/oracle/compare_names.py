@@ -136,5 +136,6 @@ def forms(array, shape, dims):
         yield array[0]  # a batch of equal tables
     if heads and array.ndim == 4:
         yield array.swapaxes(1, 2)  # [B,N,S,D] -> [B,S,N,D]
-    if array.size == np.prod(shape, dtype=int) and (heads or dims[-1:] in (["N*D"], ["K*D"]) or dims[:1] in (["B*S"], ["B"])):
+    joined = heads or dims[-1:] in (["N*D"], ["K*D"]) or dims[:1] in (["B*S"], ["B"])
+    if joined and array.size == np.prod(shape, dtype=int):
         yield array.reshape(shape)  # heads side by side or apart, tokens in one row or in B

@@ -19,11 +19,10 @@ from ..names import (
     SHARED_EXPERT,
 )
 
-TABLE = {
-    name.name: name
-    for group in (MODEL_HEAD, ATTENTION, DENSE, ROUTER, EXPERT, SHARED_EXPERT, MOE_OUTPUT, LAYER_OUTPUT, MODEL_TAIL, SAMPLE)
-    for name in group
-}
+GROUPS = (
+    MODEL_HEAD, ATTENTION, DENSE, ROUTER, EXPERT, SHARED_EXPERT, MOE_OUTPUT, LAYER_OUTPUT, MODEL_TAIL, SAMPLE,
+)  # fmt: skip
+TABLE = {name.name: name for group in GROUPS for name in group}
 SAMPLING = ("temperature", "top_p", "top_k", "repetition_penalty", "do_sample", "eos_token_id", "num_return_sequences")
 
 

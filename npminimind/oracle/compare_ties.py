@@ -5,8 +5,10 @@ import numpy as np
 from .compare_floor import FLOAT32, SLACK
 from .compare_run import place_of
 
+FLOAT64_SUM = 1e-12  # what the order of a float64 sum can change
 
-def near_tie(name, ours, theirs, reference, run, floors):
+
+def near_tie(name, ours, theirs, reference, run, floors, given=()):
     """Whether the candidate chose otherwise only where rounding decides.
 
     Parameters
@@ -18,6 +20,8 @@ def near_tie(name, ours, theirs, reference, run, floors):
         What the choice was made from stands there.
     run : Run or None
     floors : dict of str -> float
+    given : names
+        What the candidate has shown itself is no matter of rounding.
 
     Returns
     -------
@@ -37,7 +41,7 @@ def near_tie(name, ours, theirs, reference, run, floors):
         logits, slack = source("after_repetition_penalty" if choice == "after_top_k" else "after_top_k")
         return equal_sets(ours, theirs, slack, logits, p)
     if choice == "next_token":
-        return equal_tokens(ours, theirs, reference, head, floors)
+        return equal_tokens(ours, theirs, reference, head, floors, given)
     return False
 
 
@@ -87,23 +91,24 @@ def nucleus_undecided(logits, p, slack):
     return bool((np.abs(cumulative - p) <= slack).any())
 
 
-def equal_tokens(ours, theirs, reference, head, floors):
+def equal_tokens(ours, theirs, reference, head, floors, given=()):
     """u lies at an edge of the candidate's token, or its logit is as great as the greatest."""
     probs, u, logits = (reference.get(head + other) for other in ("probs", "u", "after_top_p"))
     if logits is None or theirs.shape != ours.shape or theirs.min() < 0 or theirs.max() >= logits.shape[-1]:
         return False
     rows = np.flatnonzero(ours[:, 0] != theirs[:, 0])
+    source = "after_top_p" if u is None else "probs"
+    slack = 0.0 if head + source in given else SLACK * max(floors.get(head + source, 0.0), FLOAT32)
     if u is None:
-        slack = SLACK * max(floors.get(head + "after_top_p", 0.0), FLOAT32)
-        return all(
+        return slack > 0 and all(
             logits[row, theirs[row, 0]] >= logits[row].max() - slack * np.abs(logits[row].max()) for row in rows
         )
-    slack = SLACK * max(floors.get(head + "probs", 0.0), FLOAT32) * float(np.sqrt(np.mean(probs**2)))
+    slack = max(slack * float(np.sqrt(np.mean(probs**2))), FLOAT64_SUM)
     return all(beside_edge(probs[row], u[row], int(theirs[row, 0]), slack) for row in rows)
 
 
 def beside_edge(probs, u, token, slack):
-    """Whether u falls to this token if every probability may be off a little.
+    """Whether u comes so close to an edge of this token that rounding decides if it is drawn.
 
     Examples
     --------
@@ -111,6 +116,5 @@ def beside_edge(probs, u, token, slack):
     (True, False)
     """
     cumulative = np.cumsum(probs, dtype=np.float64)
-    low, high = cumulative[token] - probs[token], cumulative[token]
-    target = u * cumulative[-1]
-    return bool(probs[token] > 0 and low - slack <= target <= high + slack)
+    edges = np.array([cumulative[token] - probs[token], cumulative[token]])
+    return bool(probs[token] > 0 and (np.abs(edges - u * cumulative[-1]) <= slack).any())

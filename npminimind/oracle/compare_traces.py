@@ -127,10 +127,8 @@ def compare(reference, candidate, model=None, atol=None, rtol=None):
     run = Run.of(reference) if "input_ids" in getattr(reference, "metadata", {}) else None
     matches, unknown = compare_names.match(reference, candidate)
     if not matches:
-        raise ValueError(
-            f"no name of the candidate is one of the reference's; it has {', '.join(map(repr, list(candidate)[:4]))} …, "
-            f"the reference {', '.join(map(repr, list(reference)[:4]))} …"
-        )
+        theirs, ours = (", ".join(map(repr, list(names)[:4])) for names in (candidate, reference))
+        raise ValueError(f"the candidate has no name of the reference: it has {theirs} …, the reference {ours} …")
     if model is not None and run is not None:
         floors, how = measured_floors(model, run, reference), "measured: this model in float32 against float64"
     else:

@@ -45,7 +45,7 @@ class Evidence:
             self.take_ids(np.atleast_2d(np.asarray(candidate[IDS])))
         else:
             self.take_arrays(candidate)
-        self.truth = replay(model, run)
+        self.truth = replay(model, self.run)
         self.check_computed()
         self.floors = self.local_floors()
         self.right = {}  # name -> Known: what the model without a mistake makes of it
@@ -81,9 +81,7 @@ class Evidence:
         self.kind = "logits" if logits else "trace"
 
     def can_judge(self, name, matches):
-        return comparable(name, matches, self.run) and (
-            self.run.draws_known or not name.endswith("sample.next_token")
-        )
+        return comparable(name, matches, self.run) and (self.run.draws_known or not name.endswith("sample.next_token"))
 
     def check_computed(self):
         if not self.truth:
@@ -194,7 +192,8 @@ class Evidence:
         if ours.dtype.kind != "f":
             if not d.max_abs:
                 return 0.0
-            return 0.5 if near_tie(name, ours, theirs, computed, self.run, self.floors) or self.undecided(name, computed) else np.inf
+            tie = near_tie(name, ours, theirs, computed, self.run, self.floors, self.given)
+            return 0.5 if tie or self.undecided(name, computed) else np.inf
         open_ = unmasked(name, theirs, self.run)
         if open_ is not None and (open_ & ~np.asarray(unmasked(name, ours, self.run))).any():
             return np.inf
@@ -205,6 +204,8 @@ class Evidence:
     def undecided(self, name, computed):
         """Whether rounding decides which tokens this choice was made from."""
         if not name.endswith("sample.next_token"):
+            return False
+        if name.replace("next_token", "probs") in self.given:
             return False
         logits = computed.get(name.replace("next_token", "after_top_k"))
         slack = SLACK * max(self.floors.get(name.replace("next_token", "probs"), 0.0), FLOAT32)

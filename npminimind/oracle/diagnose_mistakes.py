@@ -1,5 +1,6 @@
 """Which known mistake reproduces a port's numbers."""
 
+import functools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -35,8 +36,6 @@ class Diagnosis:
         ``float16`` or ``bfloat16``: the numbers are those of rounded weights.
     wrong : list of str
         Names that are wrong by themselves: not what the model makes of the candidate's own arrays before them.
-    hidden : list of Mistake
-        Where the candidate is right: mistakes that this evidence could not have shown.
     """
 
     evidence: str
@@ -44,7 +43,12 @@ class Diagnosis:
     mistakes: list = field(default_factory=list)
     weights: str | None = None
     wrong: list = field(default_factory=list)
-    hidden: list = field(default_factory=list)
+    shown: Evidence | None = field(default=None, repr=False)
+
+    @functools.cached_property
+    def hidden(self):
+        """Where the candidate is right: the mistakes that this evidence could not have shown."""
+        return explaining(self.shown, self.shown.model) if self.correct else []
 
     @property
     def ids(self):
@@ -107,12 +111,14 @@ def diagnose(model, candidate, reference=None, input_ids=None, attention_mask=No
     >>> diagnose(model, model.with_ops(silu=port)([[3, 4, 5]]).logits, input_ids=[[3, 4, 5]]).ids
     ['silu-quick-gelu']
     """
-    run = Run.of(reference) if input_ids is None and reference is not None else run_of(input_ids, attention_mask, u, arguments)
+    if input_ids is None and reference is not None:
+        run = Run.of(reference)
+    else:
+        run = run_of(input_ids, attention_mask, u, arguments)
     evidence = Evidence(model.astype(np.float64), named(candidate), run)
     wrong = beyond(evidence.misfit(evidence.model))
     if not wrong:
-        hidden = explaining(evidence, evidence.model, early=True)
-        return Diagnosis(evidence.kind, True, hidden=hidden)
+        return Diagnosis(evidence.kind, True, shown=evidence)
     return explained(evidence, wrong)
 
 
@@ -140,12 +146,12 @@ def beyond(misfit):
     return [name for name, distance in misfit.items() if not distance <= 1]
 
 
-def explaining(evidence, model, early=True):
+def explaining(evidence, model):
     """The mistakes that reproduce all that was given."""
     return [
         mistake
         for mistake in applicable(model)
-        if not beyond(evidence.misfit(mistake.plant(model), mistake.blurred, early))
+        if not beyond(evidence.misfit(mistake.plant(model), mistake.blurred, early=True))
     ]
 
 

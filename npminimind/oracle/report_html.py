@@ -2,6 +2,7 @@
 
 import math
 from html import escape
+from pathlib import Path
 
 from .compare_run import place_of
 from .report_text import verdict
@@ -9,31 +10,9 @@ from .report_text import verdict
 LOWEST, HIGHEST = -9, 2  # powers of ten of the chart
 WIDTH, HEIGHT, LEFT, TOP = 1000, 300, 52, 14
 CLASS = {"agrees": "ok", "near-tie": "tie", "cascade": "tie", "differs": "bad", "shape": "bad"}
-WORDS = {"agrees": "agrees", "near-tie": "near-tie", "cascade": "follows from it", "differs": "differs", "shape": "shape"}
+WORDS = {kind: kind for kind in CLASS} | {"cascade": "follows from it"}
 
-STYLE = """
-:root { color-scheme: light dark; --text: #1b1e23; --faint: #666d78; --line: #d6d9de; --page: #ffffff; --card: #f5f6f8;
-  --ok: #2a6fc9; --bad: #c8321f; --tie: #9a6b00; }
-@media (prefers-color-scheme: dark) { :root { --text: #e8eaed; --faint: #9aa1ac; --line: #3a3f47; --page: #16181c;
-  --card: #1f2227; --ok: #6aa8f7; --bad: #ff7a66; --tie: #e0b04a; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 68rem; padding: 1rem; background: var(--page); color: var(--text);
-  font: 15px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.25rem; margin: 0 0 .25rem; overflow-wrap: anywhere; } h2 { font-size: 1rem; margin: 1.5rem 0 .5rem; }
-.card { background: var(--card); border-left: 4px solid var(--ok); padding: .75rem 1rem; overflow-wrap: anywhere; }
-.card.bad { border-color: var(--bad); } .card p { margin: .2rem 0; } .faint { color: var(--faint); }
-.wide { overflow-x: auto; } svg { display: block; width: 100%; min-width: 640px; height: auto; }
-svg text { fill: var(--faint); font: 12px system-ui, sans-serif; } .grid { stroke: var(--line); }
-.limit { fill: none; stroke: var(--faint); stroke-dasharray: 4 3; } .band { fill: var(--card); }
-circle.ok, rect.ok { fill: var(--ok); } circle.bad, rect.bad { fill: var(--bad); } circle.tie, rect.tie { fill: var(--tie); }
-.mark { stroke: var(--bad); stroke-width: 1.5; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: 13px; }
-th, td { text-align: right; padding: .2rem .5rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; } td.why { text-align: left; white-space: normal; min-width: 14rem; }
-summary { cursor: pointer; padding: .35rem 0; } summary b.bad, td.bad { color: var(--bad); } td.tie { color: var(--tie); }
-td.ok { color: var(--ok); } .bar { display: inline-block; height: .6rem; vertical-align: middle; }
-.bar.ok { background: var(--ok); } .bar.bad { background: var(--bad); } .bar.tie { background: var(--tie); }
-"""
+STYLE = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
 
 
 def as_html(report, reference, candidate):
@@ -95,21 +74,24 @@ def chart(report, rows):
     at, labelled = 0, -100.0
     for i, (title, members) in enumerate(grouped(rows)):
         left, width = LEFT + step * at, step * len(members)
-        parts.append(f'<rect class=band x="{left:.1f}" y="{TOP}" width="{width:.1f}" height="{HEIGHT - TOP}"/>' * (i % 2))
+        if i % 2:
+            parts.append(f'<rect class=band x="{left:.1f}" y="{TOP}" width="{width:.1f}" height="{HEIGHT - TOP}"/>')
         if left - labelled > 75:
             parts.append(f'<text x="{left:.1f}" y="{HEIGHT + 16}">{escape(short(title))}</text>')
             labelled = left
         at += len(members)
     for power in range(LOWEST + 1, HIGHEST + 1, 2):
         y = height_of(10.0**power)
-        parts.append(f'<line class=grid x1="{LEFT}" x2="{WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/><text x="8" y="{y + 4:.1f}">1e{power}</text>')
+        parts.append(f'<line class=grid x1="{LEFT}" x2="{WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text x="8" y="{y + 4:.1f}">1e{power}</text>')
     points = " ".join(f"{a:.1f},{height_of(row.allowed):.1f}" for a, row in zip(x, rows) if row.allowed)
     parts.append(f'<polyline class=limit points="{points}"/>')
     for a, row in zip(x, rows):
         if row is report.first:
             parts.append(f'<line class=mark x1="{a:.1f}" x2="{a:.1f}" y1="{TOP}" y2="{HEIGHT}"/>')
         title = escape(f"{row.name}: {row.relative:.2g}, {WORDS[row.verdict]}")
-        parts.append(f'<circle class={CLASS[row.verdict]} cx="{a:.1f}" cy="{height_of(row.relative):.1f}" r="3"><title>{title}</title></circle>')
+        place = f'cx="{a:.1f}" cy="{height_of(row.relative):.1f}"'
+        parts.append(f'<circle class={CLASS[row.verdict]} {place} r="3"><title>{title}</title></circle>')
     return "".join(parts) + "</svg>"
 
 
@@ -140,7 +122,8 @@ def group(title, rows, first):
     bad = sum(row.verdict in ("differs", "shape") for row in rows)
     opened = " open" if first is not None and any(row is first for row in rows) else ""
     count = f"<b class=bad>{bad} of {len(rows)} differ</b>" if bad else f"<span class=faint>{len(rows)} arrays</span>"
-    head = "".join(f"<th>{name}</th>" for name in ("array", "shape", "max abs", "relative", "allowed", "", "verdict", "why"))
+    names = ("array", "shape", "max abs", "relative", "allowed", "", "verdict", "why")
+    head = "".join(f"<th>{name}</th>" for name in names)
     lines = "".join(line(row) for row in rows)
     table = f"<div class=wide><table><tr>{head}</tr>{lines}</table></div>"
     return f"<details{opened}><summary>{escape(title)}: {count}</summary>{table}</details>"

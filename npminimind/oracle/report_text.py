@@ -1,6 +1,9 @@
 """A comparison as lines of text, and as plain values for machines."""
 
 import math
+from textwrap import wrap
+
+from .compare_floor import SLACK
 
 MARK = {"agrees": "ok", "differs": "DIFFERS", "missing": "-", "shape": "SHAPE", "near-tie": "tie", "cascade": "..."}
 AROUND = 12  # rows shown before and after the first divergence
@@ -12,7 +15,8 @@ def as_text(report, every=False):
     rows = report.compared
     shown = rows if every or len(rows) <= 3 * AROUND else near_first(report, rows)
     width = max((len(row.name) for row in shown), default=4)
-    lines.append(f"{'name':{width}s}  {'shape':18s} {'dtype':8s} {'max abs':>9s} {'relative':>9s} {'allowed':>9s} {'1-cosine':>9s}")
+    columns = f"{'max abs':>9s} {'relative':>9s} {'allowed':>9s} {'1-cosine':>9s}"
+    lines.append(f"{'name':{width}s}  {'shape':18s} {'dtype':8s} {columns}")
     for row in shown:
         lines.append(
             f"{row.name:{width}s}  {'x'.join(map(str, row.shape)):18s} {row.dtype:8s} {row.max_abs:9.2g} "
@@ -40,9 +44,12 @@ def worst(rows):
 def heading(report):
     missing = len(report.rows) - len(report.compared)
     text = f"{len(report.compared)} arrays compared"
-    text += f", {missing} of the reference's not dumped" if missing else ""
-    text += f", {len(report.unknown)} unknown ({', '.join(report.unknown[:3])}{' …' if report.unknown[3:] else ''})" if report.unknown else ""
-    return f"{text}\nallowed: ten times the floor of float32, {report.floor}" if "given" not in report.floor else f"{text}\n{report.floor}"
+    if missing:
+        text += f", {missing} of the reference's not dumped"
+    if report.unknown:
+        text += f", {len(report.unknown)} unknown ({', '.join(report.unknown[:3])}{' …' if report.unknown[3:] else ''})"
+    slack = "" if report.floor.startswith("given") else f"{SLACK} times the floor of float32, "
+    return f"{text}\nallowed: {slack}{report.floor}"
 
 
 def verdict(report):
@@ -98,11 +105,15 @@ def diagnosis_text(diagnosis):
     if diagnosis.correct:
         lines.append("  no mistake: the model reproduces every number that was given")
         if diagnosis.hidden:
-            lines.append(f"  {len(diagnosis.hidden)} known mistakes would not show here, their effect is inside the floor:")
-            lines.append("    " + ", ".join(mistake.id for mistake in diagnosis.hidden))
+            lines.append(
+                f"  {len(diagnosis.hidden)} known mistakes would not show here, their effect is inside the floor:"
+            )
+            lines += wrap(", ".join(mistake.id for mistake in diagnosis.hidden), 116, initial_indent="    ",
+                          subsequent_indent="    ")  # fmt: skip
         return "\n".join(lines) + "\n"
     if diagnosis.weights:
-        lines.append(f"  the weights were rounded to {diagnosis.weights}" + (", and:" if diagnosis.mistakes else "; nothing else is wrong"))
+        rest = ", and:" if diagnosis.mistakes else "; nothing else is wrong"
+        lines.append(f"  the weights were rounded to {diagnosis.weights}{rest}")
     if len(diagnosis.mistakes) > 1:
         lines.append("  each of these reproduces every number; this evidence does not tell them apart:")
     for together in diagnosis.mistakes:

@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from ...params import Weights
-from ...tapping import behind, no_tap
+from ...tapping import behind
 from .mistake import Mistake, with_methods, with_tap
 
 

@@ -31,10 +31,16 @@ def tables_with_theta(head_dim, length, theta, scaling=None, start=0, dtype=np.f
 
 
 def tables_with_exponent(factor):
-    """Frequencies ``theta^(-factor * 2i/D)``: a power of theta is another exponent."""
+    """Frequencies ``theta^(-factor * 2i/D)``; what YaRN makes of each pair stays."""
 
     def tables(head_dim, length, theta, scaling=None, start=0, dtype=np.float32):
-        return rope_tables(head_dim, length, theta**factor, scaling, start, dtype)
+        slowed = inverse_frequencies(head_dim, theta, scaling, dtype) / inverse_frequencies(
+            head_dim, theta, None, dtype
+        )
+        frequencies = inverse_frequencies(head_dim, theta**factor, None, dtype) * slowed
+        angle = np.arange(start, start + length).astype(dtype)[:, None] * np.tile(frequencies, 2)  # [length, D]
+        attention_factor = (YARN | scaling)["attention_factor"] if scaling else 1.0
+        return np.cos(angle) * attention_factor, np.sin(angle) * attention_factor
 
     return tables
 
