@@ -61,7 +61,7 @@ def check_shape(path, name, shape):
 
 
 # ---------------------------------------------------------------------------------------------
-# bfloat16
+# Half precision
 
 
 def widen(block, code):
@@ -129,8 +129,8 @@ def fill(destination, file, path, code):
     """Read ``destination.size`` elements, in C order, into an array of any layout and float type.
 
     Straight into its memory where type and order allow it; else block by block through a small
-    buffer: the destination may lie column by column (``params.empty``), and a block that stays in
-    the cache is transposed at nearly the speed of a copy.
+    buffer: the destination may lie column by column (``params.empty``), and a block is transposed
+    out of the cache, not out of memory.
     """
     if not destination.size:
         return

@@ -187,4 +187,4 @@ def test_zip64_archive(tmp_path):
     path.write_bytes(body + central + end64 + locator + end)
     refused(path, "no dict of tensors", read=read_pth)  # so the empty dict in it was found and read
     path.write_bytes(body + central + end64[:-20] + locator + end)
-    refused(path, "zip64", read=read_pth)
+    refused(path, "damaged zip directory", read=read_pth)

@@ -152,6 +152,19 @@ def test_every_float16_is_widened_exactly():
     np.testing.assert_array_equal(widen_half(every), every.astype(np.float32))
 
 
+@pytest.mark.parity
+def test_subnormal_float16_where_a_library_switched_them_off():
+    """torch can make the processor treat subnormal numbers as zero; small weights must survive."""
+    torch = pytest.importorskip("torch")
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor cannot")
+    try:
+        small = widen_half(np.arange(1, 1024, dtype=np.uint16).view(np.float16))
+    finally:
+        torch.set_flush_denormal(False)
+    np.testing.assert_array_equal(small, np.arange(1, 1024) * 2.0**-24)
+
+
 @pytest.mark.parametrize(("dtype", "value"), [("float16", 7e4), ("float16", -65520.0), ("bfloat16", 3.4e38)])
 def test_number_too_large_for_the_type_is_refused(tmp_path, dtype, value):
     path = tmp_path / "x.safetensors"
