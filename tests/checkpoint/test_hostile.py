@@ -62,6 +62,34 @@ def test_code_is_refused_by_its_name(outcome):
         assert name in messages[file] and "refused" in messages[file]
 
 
+@pytest.mark.parametrize(("file", "words"), [
+    ("shape_beyond_the_storage.pth", "more elements"),
+    ("offset_beyond_the_storage.pth", "beyond its storage"),
+    ("stride_beyond_the_storage.pth", "beyond its storage"),
+    ("stride_of_2^61.pth", "beyond its storage"),
+    ("stride_0_blows_one_number_up.pth", "more elements"),
+    ("overlapping_windows_blow_up.pth", "more elements"),
+    ("shape_overflows_64_bits.pth", "impossible shape"),
+    ("storage_count_is_not_the_entry's.pth", "instead of"),
+    ("storage_too_short.pth", "instead of 16"),
+    ("storage_too_long.pth", "instead of 16"),
+    ("missing_storage.pth", "missing"),
+    ("storage_key_is_a_path.pth", "missing"),
+    ("keys_that_collide.pth", "key"),
+    ("bomb_in_the_pickle.pth", "compressed"),
+    ("bomb_in_a_storage.pth", "compressed"),
+    ("two_million_instructions.pth", "instructions"),
+    ("17_MB_of_pickle.pth", "more than"),
+    ("entry_in_the_middle.pth", "not where the directory says"),
+    ("two_entries_of_one_name.pth", "two zip entries"),
+    ("sound.pth", "no model.embed_tokens.weight"),  # read to the end, and no model
+])  # fmt: skip
+def test_refused_for_what_it_is(outcome, file, words):
+    """Not by a later check that happens to fail too."""
+    messages = {file: message for file, _, message, _ in outcome[0]}
+    assert words in messages[file]
+
+
 def test_corpus_is_dangerous(tmp_path):
     """Python's own pickle does run the first of them: the corpus is no strawman."""
     marker = tmp_path / "code_ran"
