@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -71,8 +72,6 @@ def test_stdin_that_is_no_pipe_and_stdout_that_is_closed(folder):
 
 
 def shell(command):
-    import subprocess
-
     env = os.environ | {"PYTHONPATH": str(CHECKOUT)}
     done = subprocess.run(["sh", "-c", command], env=env, capture_output=True, text=True, timeout=60)
     return done.returncode, done.stderr
@@ -139,22 +138,24 @@ def test_only_the_command_asked_for_is_imported(folder, run_python):
     assert not {"npminimind.cli.chat", "npminimind.cli.info", "npminimind.cli.trace", "jinja2", "difflib"} & set(loaded)
 
 
-def test_the_first_character_comes_within_four_imports_of_numpy(folder, run_python):
-    """The best of three on each side: what else the machine does only adds."""
-
-    def quickest(argv):
-        import subprocess
-
-        times = []
-        for _ in range(3):
-            started = time.perf_counter()
-            process = subprocess.Popen(
-                [sys.executable, *argv], env=os.environ | {"PYTHONPATH": str(CHECKOUT)}, stdout=subprocess.PIPE
-            )
-            process.stdout.read(3)
-            times.append(time.perf_counter() - started)
-            process.kill(), process.communicate()
-        return min(times)
-
+def test_the_first_character_comes_within_four_imports_of_numpy(folder):
+    """Quickest against quickest, in turns: what else the machine does only adds. It ends when that is shown."""
     command = ["-m", "npminimind", "generate", PROMPT, "--model", folder, "--no-echo", "--greedy"]
-    assert quickest(command) <= 4 * quickest(["-c", "import numpy; print('abc')"])
+    ours, numpys = [], []
+    for _ in range(7):
+        numpys.append(time_to_output(["-c", "import numpy; print('abc')"]))
+        ours.append(time_to_output(command))
+        if min(ours) <= 4 * min(numpys):
+            return
+    pytest.fail(f"{min(ours):.3f} s, and importing NumPy takes {min(numpys):.3f} s")
+
+
+def time_to_output(argv):
+    env = os.environ | {"PYTHONPATH": str(CHECKOUT)}
+    started = time.perf_counter()
+    process = subprocess.Popen([sys.executable, *argv], env=env, stdout=subprocess.PIPE)
+    process.stdout.read(3)
+    passed = time.perf_counter() - started
+    process.kill()
+    process.communicate()
+    return passed

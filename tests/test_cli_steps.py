@@ -95,6 +95,17 @@ def test_stages_that_are_off_and_other_ways_to_choose(capsys, folder):
     assert "torch's random numbers choose" in shown[0] and "–" not in shown[0]
 
 
+def test_without_a_cache_everything_is_fed_again(capsys, folder):
+    _, shown = tables(capsys, folder, *SETTINGS)
+    assert [step.splitlines()[0].split("   ")[0] for step in shown] == [
+        "step 0: 2 tokens in, 0 cached",
+        "step 1: 1 token in, 2 cached",
+        "step 2: 1 token in, 3 cached",
+    ]
+    _, shown = tables(capsys, folder, *SETTINGS, "--no-cache")
+    assert shown[2].startswith("step 2: 4 tokens in, 0 cached")
+
+
 def test_columns_stand_under_each_other_with_wide_characters(capsys, folder):
     _, shown = tables(capsys, folder, *SETTINGS)
     lines = [line for line in shown[0].splitlines()[2:] if "%" in line]

@@ -72,7 +72,7 @@ def main(argv=None):
     except BrokenPipeError:
         silence_stdout()
         return BROKEN_PIPE
-    except (ValueError, OSError, MemoryError) as error:
+    except (ValueError, OSError, MemoryError, ImportError) as error:
         complain(error)
         return COULD_NOT_RUN
 
