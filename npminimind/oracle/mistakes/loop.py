@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ...loop import PAD, Loop
+from ...loop import Loop
+from ...rng import Uniforms
 from .mistake import Mistake, with_loop
 
 STAGES = {
@@ -57,29 +58,31 @@ def not_renormalised(self, logits, tap):
 
 def draw_not_renormalised(self, stages, tap):
     """u is not scaled to the sum: beyond it the last candidate is taken."""
-    if self.greedy:
-        return Loop.choose(self, stages, tap)
-    u = tap("u", self.rng.take(len(self.input_ids)))
-    cumulative = np.cumsum(stages["probs"], axis=-1, dtype=np.float64)
-    last = stages["probs"].shape[-1] - 1 - np.argmax(stages["probs"][:, ::-1] > 0, axis=-1)
-    token = np.where(u < cumulative[:, -1], np.argmax(cumulative > u[:, None], axis=-1), last)
-    fill = self.eos[0] if self.eos else PAD
-    return tap("next_token", np.where(self.finished, fill, token)[:, None]), u
+
+    def multinomial(probs, u):
+        cumulative = np.cumsum(probs, axis=-1, dtype=np.float64)
+        last = probs.shape[-1] - 1 - np.argmax(probs[:, ::-1] > 0, axis=-1)
+        return np.where(u < cumulative[:, -1], np.argmax(cumulative > u[:, None], axis=-1), last)
+
+    return choose_with(self, stages, tap, model=self.model.with_ops(multinomial=multinomial))
+
+
+def choose_with(self, stages, tap, **other):
+    """The loop's own choice, some of its attributes being others meanwhile."""
+    before = {name: getattr(self, name) for name in other}
+    vars(self).update(other)
+    chosen = Loop.choose(self, stages, tap)
+    vars(self).update(before)
+    return chosen
 
 
 def rows_go_on(self, stages, tap):
     """Finished rows keep choosing tokens."""
-    finished, self.finished = self.finished, np.zeros_like(self.finished)
-    chosen = Loop.choose(self, stages, tap)
-    self.finished = finished
-    return chosen
+    return choose_with(self, stages, tap, finished=np.zeros_like(self.finished))
 
 
 def pad_for_eos(self, stages, tap):
-    eos, self.eos = self.eos, []
-    chosen = Loop.choose(self, stages, tap)
-    self.eos = eos
-    return chosen
+    return choose_with(self, stages, tap, eos=[])
 
 
 def never_finished(self, next_token):
@@ -92,17 +95,22 @@ def all_finish_together(self, next_token):
     self.finished = np.full_like(self.finished, self.finished.any())
 
 
+class OnlyForUnfinished:
+    """Uniform numbers for the rows that go on; the others get 0."""
+
+    def __init__(self, rng, finished):
+        self.rng, self.going = rng, ~finished
+
+    def take(self, count):
+        u = np.zeros(count)
+        u[self.going] = self.rng.take(int(self.going.sum()))
+        return u
+
+
 def finished_rows_take_no_u(self, stages, tap):
-    """Only rows that go on consume a uniform number."""
-    if self.greedy or getattr(self.rng, "take", None) is None:
+    if not isinstance(self.rng, Uniforms):
         return Loop.choose(self, stages, tap)
-    going = ~self.finished
-    u = np.zeros(len(going))
-    u[going] = self.rng.take(int(going.sum()))
-    u = tap("u", u)
-    token = self.model.ops.multinomial(stages["probs"], u)
-    fill = self.eos[0] if self.eos else PAD
-    return tap("next_token", np.where(self.finished, fill, token)[:, None]), u
+    return choose_with(self, stages, tap, rng=OnlyForUnfinished(self.rng, self.finished))
 
 
 def interleaved(self, model, **arguments):
