@@ -8,7 +8,7 @@ from .judging import Problem
 from .protocol import CouldNotRun, Port
 from .search import EXAMPLES
 from .signatures import SIGNATURES
-from .vectors import load_vectors, suites
+from .vectors import load_vectors, suites, vectors_folder
 
 
 @dataclass
@@ -94,10 +94,16 @@ def run_suite(port, name, search, seed, examples) -> CheckResult:
     """One suite."""
 
     def ask(operator, args):
-        got, problem = port.ask(operator, args)
+        got, problem = port.ask(operator, with_paths(args))
         return (None, problem) if problem else results_of(operator, got)
 
     return examine(name, load_vectors(name), ask, True, search, seed, examples)
+
+
+def with_paths(args):
+    """The tiny models and the tokenizer, which cases call by name, as folders that the program can open."""
+    places = {"model": vectors_folder(), "tokenizer": vectors_folder().parent.parent}
+    return args | {key: str(places[key] / args[key]) for key in places if key in args}
 
 
 def results_of(operator, out):

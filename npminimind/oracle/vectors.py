@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..checkpoint import read_safetensors
 from .arrays import decode
 
 VERSION = "v1"
@@ -40,6 +41,9 @@ class Case:
         Mistake -> fingerprint: where its answer is furthest from the truth, and what stands there.
     margin : dict of str -> float
         How close a decision was.
+    steps : list of list of dict
+        Of a generation, step by step and row by row: the greatest logits and their margin, or u and its distance to
+        both ends of the interval that it fell into.
     """
 
     id: int
@@ -57,6 +61,7 @@ class Case:
     flags: tuple = ()
     wrong: dict = field(default_factory=dict)
     margin: dict = field(default_factory=dict)
+    steps: list = field(default_factory=list)
 
 
 def vectors_folder():
@@ -107,7 +112,19 @@ def suites(folder=None):
 @functools.lru_cache(maxsize=64)
 def read_suite(file):
     suite = json.loads(file.read_text(encoding="utf-8"))
+    large = file.with_suffix(".safetensors")
+    if large.exists():
+        suite = with_tensors(suite, read_safetensors(large)[0])
     return tuple(case_from_json(case, suite) for case in suite["cases"])
+
+
+def with_tensors(value, tensors):
+    """Put the arrays of the safetensors file where the JSON names them."""
+    if isinstance(value, dict):
+        if "tensor" in value:
+            return tensors[value["tensor"]]
+        return {key: with_tensors(inner, tensors) for key, inner in value.items()}
+    return [with_tensors(inner, tensors) for inner in value] if isinstance(value, list) else value
 
 
 def case_from_json(stored, suite):
@@ -125,4 +142,5 @@ def case_from_json(stored, suite):
         flags=tuple(stored.get("flags", ())),
         wrong=stored.get("wrong", {}),
         margin=stored.get("margin", {}),
+        steps=stored.get("steps", []),
     )

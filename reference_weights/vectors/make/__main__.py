@@ -3,20 +3,28 @@
 import hashlib
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 import cases_block
+import cases_model
 import cases_rope
 import cases_sampling
 import cases_small
 from build import stored
+from models import write_models
 
 import npminimind
+from npminimind.checkpoint import save_safetensors
+from npminimind.oracle.arrays import from_json
 from npminimind.oracle.mistakes import by_id
 
 HERE = Path(__file__).resolve().parent.parent
+LARGE = 64  # numbers; more of them are not read by eye
+LARGE_SUITES = ("block", "forward")
 GENERATOR = 1  # counted up whenever stored numbers change
 SUITES = [*cases_small.SUITES, *cases_rope.SUITES, *cases_block.SUITES, *cases_sampling.SUITES]
+SUITES += cases_model.SUITES
 
 
 def suite_as_json(suite):
@@ -41,7 +49,40 @@ def text_of(suite):
 
 def all_files():
     """File name -> bytes, manifest excepted."""
-    return {f"{suite.name}.json": text_of(suite_as_json(suite)).encode() for suite in SUITES}
+    files = {}
+    for suite in SUITES:
+        plain, tensors = suite_as_json(suite), {}
+        if suite.name in LARGE_SUITES:
+            plain["cases"] = [outsourced(case, str(case["id"]), tensors) for case in plain["cases"]]
+        files[f"{suite.name}.json"] = text_of(plain).encode()
+        if tensors:
+            files[f"{suite.name}.safetensors"] = bytes_of(lambda path, t=tensors: save_safetensors(path, t))
+    return files | model_files()
+
+
+def model_files():
+    with tempfile.TemporaryDirectory() as folder:
+        write_models(folder)
+        return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(Path(folder).rglob("*")) if p.is_file()}
+
+
+def bytes_of(write):
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder) / "file")
+        return (Path(folder) / "file").read_bytes()
+
+
+def outsourced(value, path, tensors):
+    """Large arrays go to a safetensors file, and their place says under which name."""
+    if isinstance(value, dict) and "shape" in value and "dtype" in value:
+        array = from_json(value)
+        if array.size <= LARGE:
+            return value
+        tensors[path] = array
+        return {"shape": value["shape"], "dtype": value["dtype"], "tensor": path}
+    if isinstance(value, dict):
+        return {key: outsourced(inner, f"{path}.{key}", tensors) for key, inner in value.items()}
+    return value
 
 
 def manifest(files, cross_checks):
@@ -67,9 +108,9 @@ def manifest(files, cross_checks):
 
 def check_ledger(files):
     """Ids are for ever: one that is known keeps its name, new ones are added to ids.json."""
-    path = HERE / "ids.json"
+    path = HERE / "v1" / "ids.json"
     ledger = json.loads(path.read_text()) if path.exists() else {}
-    for data in files.values():
+    for data in (data for name, data in files.items() if name.endswith(".json") and "/" not in name):
         for case in json.loads(data)["cases"]:
             known = ledger.setdefault(str(case["id"]), case["name"])
             if known != case["name"]:
@@ -80,12 +121,17 @@ def check_ledger(files):
 def main():
     files = all_files()
     check_ledger(files)
-    import crosscheck
-
     for name, data in files.items():
+        (HERE / "v1" / name).parent.mkdir(exist_ok=True)
         (HERE / "v1" / name).write_bytes(data)
-    text = json.dumps(manifest(files, crosscheck.all_suites(SUITES)), indent=1, ensure_ascii=False)
-    (HERE / "v1" / "manifest.json").write_text(text + "\n")
+    write_manifest(manifest(files, {suite.name: [] for suite in SUITES}))
+    import crosscheck  # needs torch, transformers, mpmath
+
+    write_manifest(manifest(files, {suite.name: crosscheck.cross_checks(suite.name) for suite in SUITES}))
+
+
+def write_manifest(content):
+    (HERE / "v1" / "manifest.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

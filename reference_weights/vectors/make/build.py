@@ -2,10 +2,14 @@
 
 import numpy as np
 from margins import margins
+from model_truth import NEED_MODEL, TRUTH, model_of
+from models import half
+from steps import steps
 
 from npminimind.oracle.arrays import encode
 from npminimind.oracle.floors import float32_floor, measured_floor
 from npminimind.oracle.judging import distance, judge
+from npminimind.oracle.mistakes import MISTAKES, loop, sampling
 from npminimind.oracle.naming import answer_of, wrong_functions
 from npminimind.oracle.signatures import SIGNATURES, cast, reference
 
@@ -18,7 +22,7 @@ def stored(declared, suite):
     if declared.result == "invalid":
         check_refused(suite.operator, declared)
         return case
-    truth = {key: np.asarray(value) for key, value in reference(suite.operator, declared.args).items()}
+    truth = truth_of(suite.operator, declared.args)
     case["expected"] = encode(truth, "hex")
     if declared.alternatives:
         case["alternatives"] = encode(declared.alternatives, "hex")
@@ -28,14 +32,24 @@ def stored(declared, suite):
         case["free"] = encode(declared.free)
     case["floor"] = floors(suite.operator, declared.args, truth)
     case["margin"] = margins(suite.operator, declared.args)
-    case["wrong"] = wrong_answers(suite.operator, declared, truth, case["floor"]["float32"])
+    case["steps"] = steps(suite.operator, declared.args, truth)
+    case["wrong"] = wrong_answers(suite.operator, declared, truth, case["floor"].get("float32"))
     case["flags"] = list(case["wrong"])
     return {key: value for key, value in case.items() if value not in ({}, [])}
 
 
+def truth_of(operator, args, model=None):
+    """Results in float64: of the operator, or of what a model does."""
+    if operator in SIGNATURES:
+        results = reference(operator, args)
+    else:
+        results = TRUTH[operator](args, model or model_of(operator, args))
+    return {key: value if isinstance(value, str) else np.asarray(value) for key, value in results.items()}
+
+
 def check_refused(operator, declared):
     try:
-        answer = reference(operator, declared.args)
+        answer = truth_of(operator, declared.args)
     except (ValueError, TypeError):
         return
     raise AssertionError(f"{operator} {declared.id} is declared invalid, the reference answers {answer}")
@@ -43,12 +57,25 @@ def check_refused(operator, declared):
 
 def floors(operator, args, truth):
     """How far float32, and float64 with half-precision weights, are off: measured on this very input."""
+    if operator in NEED_MODEL:
+        return model_floors(operator, args, truth)
+    if operator not in SIGNATURES:
+        return {}
     result = {"float32": float32_floor(operator, args, truth)}
     for dtype in ("float16", "bfloat16"):
         rounded = args | {name: cast_to(args[name], dtype) for name in SIGNATURES[operator].weights}
         if SIGNATURES[operator].weights:
             result[dtype] = measured_floor(truth, reference(operator, rounded))
     return result
+
+
+def model_floors(operator, args, truth):
+    result = {"float32": measured_floor(truth, TRUTH[operator](args, model_of(operator, args, np.float32)))}
+    if operator in ("block", "forward"):
+        for dtype in ("float16", "bfloat16"):
+            rounded = half(model_of(operator, args), lambda weight, dtype=dtype: cast_to(weight, dtype))
+            result[dtype] = measured_floor(truth, TRUTH[operator](args, rounded))
+    return {dtype: floor for dtype, floor in result.items() if floor}
 
 
 def cast_to(value, dtype):
@@ -67,13 +94,32 @@ def cast_to(value, dtype):
 def wrong_answers(operator, declared, truth, floor):
     """Mistake -> fingerprint, for every known mistake that answers this input wrongly."""
     found = {}
-    for mistake, function in wrong_functions(operator):
-        answer = answer_of(function, operator, declared.args)
+    for mistake, answer in mistaken_answers(operator, declared.args):
         if answer is None:
             found[mistake.id] = {"raises": True}
         elif caught(answer, truth, floor, declared):
             found[mistake.id] = fingerprint(truth, answer)
     return found
+
+
+IN_THE_LOOP = (*sampling.MISTAKES, *loop.MISTAKES)
+
+
+def mistaken_answers(operator, args):
+    """(Mistake, what it answers or None where it breaks), for the mistakes that this operator can have."""
+    if operator in SIGNATURES:
+        for mistake, function in wrong_functions(operator):
+            yield mistake, answer_of(function, operator, args)
+    if operator in NEED_MODEL:
+        model = model_of(operator, args)
+        looping = operator in ("pipeline", "generate")
+        for mistake in IN_THE_LOOP if looping else [m for m in MISTAKES if m not in IN_THE_LOOP]:
+            if mistake.applies(model.config):
+                try:
+                    with np.errstate(all="ignore"):
+                        yield mistake, truth_of(operator, args, mistake.plant(model))
+                except Exception:  # a mistake may break on any input, in any way
+                    continue
 
 
 def caught(answer, truth, floor, declared):

@@ -58,7 +58,7 @@ def as_argument(value):
     """Nested lists of numbers become arrays; a list of tuples (experts) stays a list."""
     if isinstance(value, list) and value and isinstance(value[0], tuple):
         return [tuple(np.asarray(w, np.float64) for w in expert) for expert in value]
-    if isinstance(value, list):
+    if isinstance(value, list) and value and not isinstance(value[0], (dict, str)):
         array = np.asarray(value)
         return array if array.dtype.kind in "ib" and array.size else array.astype(np.float64)
     return value
