@@ -13,7 +13,7 @@ import warnings
 
 COMMANDS = ("generate", "chat", "info", "score", "trace", "compare", "conform", "convert", "bench")
 
-FINE, DIFFERS, COULD_NOT_RUN, BROKEN_PIPE, INTERRUPTED = 0, 1, 2, 141, 130  # the last two as shells count signals
+FINE, COULD_NOT_RUN, BROKEN_PIPE, INTERRUPTED = 0, 2, 141, 130  # the last two as shells count signals
 
 OVERVIEW = """\
 usage: npminimind COMMAND [options]      (npminimind COMMAND --help says more)
