@@ -70,6 +70,7 @@ def smallest_failure(operator, answer, seed=0, examples=EXAMPLES):
         max_examples=examples,
         deadline=None,
         database=None,
+        derandomize=False,
         phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
     )

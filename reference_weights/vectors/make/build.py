@@ -40,10 +40,11 @@ def stored(declared, suite):
 
 def truth_of(operator, args, model=None):
     """Results in float64: of the operator, or of what a model does."""
-    if operator in SIGNATURES:
-        results = reference(operator, args)
-    else:
-        results = TRUTH[operator](args, model or model_of(operator, args))
+    with np.errstate(invalid="ignore"):  # a fully masked row is 0/0
+        if operator in SIGNATURES:
+            results = reference(operator, args)
+        else:
+            results = TRUTH[operator](args, model or model_of(operator, args))
     return {key: value if isinstance(value, str) else np.asarray(value) for key, value in results.items()}
 
 
@@ -98,7 +99,7 @@ def wrong_answers(operator, declared, truth, floor):
         if answer is None:
             found[mistake.id] = {"raises": True}
         elif caught(answer, truth, floor, declared):
-            found[mistake.id] = fingerprint(truth, answer)
+            found[mistake.id] = fingerprint(truth, answer, floor or {}, declared.free)
     return found
 
 
@@ -128,14 +129,14 @@ def caught(answer, truth, floor, declared):
     return all(judge(right, single, floor, declared.free) for right in [truth, *declared.alternatives])
 
 
-def fingerprint(truth, answer):
+def fingerprint(truth, answer, floor, free):
     """Where a wrong answer is furthest from the truth, and what stands there."""
     for name, right in truth.items():
         wrong = answer[name]
         if wrong.shape != right.shape:
             return {"result": name, "shape": list(wrong.shape)}
-        apart = distance(right, wrong)
-        if apart.size and apart.max() > 0:
+        if judge({name: right}, {name: wrong}, floor, free):
+            apart = np.where(free.get(name, False), 0, distance(right, wrong))
             at = np.unravel_index(np.argmax(apart), apart.shape)
             return {"result": name, "at": [int(i) for i in at], "value": encode(wrong[at].item())}
     raise AssertionError("a wrong answer that is right")
