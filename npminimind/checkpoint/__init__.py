@@ -1,9 +1,13 @@
 """Files in and out: MiniMind's and HF's checkpoints as NumPy arrays, without torch.
 
-A reader's way through: ``files`` (recognise, JSON, safe writing) -> ``stored`` (a tensor in a
-file) -> ``safetensors``, ``zip_entries`` -> ``pickle_subset`` -> ``pth`` -> ``names`` (generations
-of key names) -> ``shapes``, ``infer`` (what they say) -> ``configs`` (config.json) -> ``sources``
-(what lies in a folder) -> ``tokenizer_check``, ``row_order``, ``lora`` -> ``loading`` -> ``pth_writer`` -> ``saving``.
+A reader's way through, lower files first:
+
+* ``files`` recognises a file, reads JSON, writes safely; ``stored`` is a tensor in a file.
+* ``safetensors``; ``zip_entries``, ``pickle_names``, ``pickle_subset``, ``pth``: the two formats.
+* ``names`` and ``shapes``: what keys and shapes say; ``infer``: a config from them alone.
+* ``refusals``, ``rope_config``, ``configs``: config.json.
+* ``sources``: what lies in a folder; ``tokenizer_check``, ``row_order``, ``lora``; ``loading`` puts it together.
+* ``pth_writer``, ``saving``: the way out.
 """
 
 from .loading import Checkpoint, find_nonfinite, inspect, load_weights

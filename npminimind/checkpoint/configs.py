@@ -3,12 +3,11 @@
 What the family's models may ask for and we do not compute is refused by name, never ignored.
 """
 
-import math
-
-from ..config import YARN
 from ..errors import CheckpointError
-from .files import quote, refuse
+from .files import quote, refuse, short
 from .infer import GENERATIONS, MINIMIND_VOCAB, make_config, recognise, sizes
+from .refusals import check_refusals
+from .rope_config import rope_fields
 
 FAMILY = ("minimind", "qwen3", "qwen3_moe", "llama")
 
@@ -138,17 +137,13 @@ def spelled(path, raw, spellings):
     fields = {}
     for field, names in spellings.items():
         given = {name: raw[name] for name in names if raw.get(name) is not None}
-        if len(set(map(repr_short, given.values()))) > 1:
-            refuse(path, f"says two things at once: {', '.join(f'{k} {repr_short(v)}' for k, v in given.items())}")
+        if len(set(map(short, given.values()))) > 1:
+            refuse(path, f"says two things at once: {', '.join(f'{k} {short(v)}' for k, v in given.items())}")
         for value in given.values():
             fields[field] = value
     if isinstance(fields.get("hidden_act"), str) and fields["hidden_act"] == "swish":
         fields["hidden_act"] = "silu"
     return fields
-
-
-def repr_short(value):
-    return repr(value)[:60] if isinstance(value, (int, float, str)) else type(value).__name__
 
 
 # ---------------------------------------------------------------------------------------------
@@ -190,68 +185,11 @@ def token_ids(raw, notes):
     """The first of a list of EOS ids; generation_config.json has the list."""
     eos = raw.get("eos_token_id")
     if isinstance(eos, list) and eos:
-        notes.append(f"eos_token_id is a list; the config keeps the first, {repr_short(eos[0])}.")
+        notes.append(f"eos_token_id is a list; the config keeps the first, {short(eos[0])}.")
         eos = eos[0]
     if eos is None:
         notes.append("config.json names no eos_token_id; 2 was taken.")
     return {} if eos is None else {"eos_token_id": eos}
-
-
-def rope_fields(path, raw, family, fields, notes):
-    """RoPE's base and scaling, from ``rope_theta`` + ``rope_scaling`` or from ``rope_parameters``."""
-    rope = {}
-    for name in ("rope_scaling", "rope_parameters"):
-        part = raw.get(name)
-        if part is not None and not isinstance(part, dict):
-            refuse(path, f"{name} must be an object or null, not a {type(part).__name__}")
-        rope |= part or {}
-    result = {}
-    theta = rope.get("rope_theta", raw.get("rope_theta"))
-    if theta is not None:
-        result["rope_theta"] = theta
-    kind = rope.get("rope_type", rope.get("type"))
-    off = family == "minimind" and raw.get("inference_rope_scaling") is False
-    if raw.get("inference_rope_scaling") is True and kind is None:
-        return result | {"inference_rope_scaling": True}
-    if kind in (None, "default") or off:
-        if kind is None and any(isinstance(value, dict) for value in rope.values()):
-            refuse(path, "has rope_parameters by layer type, which MiniMind does not have")
-        return result
-    if kind != "yarn":
-        refuse(path, f"asks for RoPE scaling of type {quote(kind)}; known: yarn")
-    result["rope_scaling"] = yarn_of(path, rope, raw, fields)
-    result["inference_rope_scaling"] = True
-    return result | longer_table(family, result["rope_scaling"], fields, notes)
-
-
-def yarn_of(path, rope, raw, fields):
-    """A YaRN dict with every number in it, by HF's defaults where the config has none."""
-    for name in ("mscale", "mscale_all_dim"):
-        if rope.get(name):
-            refuse(path, f"asks for YaRN with {name}, which we do not compute")
-    if rope.get("truncate") is False:
-        refuse(path, "asks for YaRN with truncate=false, which we do not compute")
-    scaling = {"type": "yarn"}
-    for name in YARN:
-        if name != "type" and rope.get(name) is not None:
-            scaling[name] = rope[name]
-    scaling.setdefault("original_max_position_embeddings", fields.get("max_position_embeddings"))
-    scaling.setdefault("beta_fast", YARN["beta_fast"])
-    scaling.setdefault("beta_slow", YARN["beta_slow"])
-    factor = scaling.get("factor")
-    if isinstance(factor, (int, float)) and not isinstance(factor, bool) and 1 <= factor < 1e9:
-        scaling.setdefault("attention_factor", 0.1 * math.log(factor) + 1.0)
-    return {name: scaling.get(name) for name in YARN}
-
-
-def longer_table(family, scaling, fields, notes):
-    """HF scales always, MiniMind only a table longer than the trained one: give it that length."""
-    original, longest = scaling["original_max_position_embeddings"], fields.get("max_position_embeddings")
-    numbers = (original, longest, scaling["factor"])
-    if family == "minimind" or not all(type(n) in (int, float) and 0 < n < 1e9 for n in numbers) or longest > original:
-        return {}
-    notes.append("YaRN is on from the first position, as in transformers; the table is original * factor long.")
-    return {"max_position_embeddings": max(int(original * scaling["factor"]), int(original) + 1)}
 
 
 def tying(path, fields, shapes, untied, notes):
@@ -269,36 +207,6 @@ def tying(path, fields, shapes, untied, notes):
 
 # ---------------------------------------------------------------------------------------------
 # Checks
-
-
-def check_refusals(path, raw, has_experts):
-    """Refuse, by name, what changes the computation and is not in ours."""
-    for name in ("attention_bias", "qkv_bias", "mlp_bias", "use_bias"):
-        if raw.get(name):
-            refuse(path, f"asks for biases ({name}), which MiniMind does not have")
-    if raw.get("quantization_config") is not None:
-        refuse(path, "is of quantized weights (quantization_config); use the unquantized model")
-    for name in ("attn_logit_softcapping", "final_logit_softcapping", "logit_softcapping"):
-        if raw.get(name) is not None:
-            refuse(path, f"asks for a soft cap on logits ({name}), which we do not compute")
-    rope = raw.get("rope_parameters")
-    partial = [raw, rope if isinstance(rope, dict) else {}]
-    if any(part.get("partial_rotary_factor", 1) not in (None, 1, 1.0) for part in partial):
-        refuse(path, "asks for RoPE on a part of each head (partial_rotary_factor), which we do not compute")
-    check_windows(path, raw)
-    if has_experts and (raw.get("mlp_only_layers") or raw.get("decoder_sparse_step", 1) not in (None, 1)):
-        refuse(path, "mixes dense and expert layers (mlp_only_layers, decoder_sparse_step), which we do not compute")
-    if has_experts and raw.get("scoring_func", "softmax") not in (None, "softmax"):
-        refuse(path, f"asks for scoring_func {quote(raw['scoring_func'])}; known: softmax")
-
-
-def check_windows(path, raw):
-    layers = raw.get("layer_types")
-    if isinstance(layers, list) and any(layer != "full_attention" for layer in layers):
-        refuse(path, "asks for sliding-window or other special layers (layer_types), which we do not compute")
-    if raw.get("sliding_window") is not None and raw.get("use_sliding_window", True):
-        width = repr_short(raw["sliding_window"])
-        refuse(path, f"asks for a sliding window of {width} tokens, which we do not compute")
 
 
 def check_fit(path, raw, config, shapes):

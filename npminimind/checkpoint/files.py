@@ -21,6 +21,11 @@ def quote(text, longest=80):
     return text if len(text) <= longest else text[: longest - 4] + "...'"
 
 
+def short(value):
+    """A value from a config, short enough for a message."""
+    return repr(value)[:60] if isinstance(value, (int, float, str)) else type(value).__name__
+
+
 @contextlib.contextmanager
 def reading(path):
     """Turn the operating system's complaints about a file into CheckpointError."""

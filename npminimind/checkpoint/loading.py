@@ -37,7 +37,7 @@ class Checkpoint:
     tensors : dict
         Today's name -> StoredTensor (``name`` in the file, ``dtype``, ``shape``, ``nbytes``).
     generation_config : dict or None
-        generation_config.json.
+        generation_config.json, or the EOS ids of a config.json that lists several.
     tokenizer_path : str or None
         A folder with tokenizer.json.
     weights : params.Weights or None
@@ -120,7 +120,7 @@ def inspect(path, config=None):
     config, generation, found = choose_config(source, config, shapes, untied)
     notes += more + found + head_notes(config, shapes, untied) + rope_notes(neighbours)
     check_tensors(source.path, config, shapes, tensors)
-    generation_config, tokenizer = source.beside("generation_config.json"), source.tokenizer_path
+    tokenizer = source.tokenizer_path
     notes += tokenizer_notes(tokenizer, config, generation) if tokenizer else []
     return Checkpoint(
         path=source.path,
@@ -130,9 +130,18 @@ def inspect(path, config=None):
         notes=notes,
         tensors=tensors,
         neighbours=neighbours,
-        generation_config=read_json(generation_config) if generation_config else None,
+        generation_config=read_generation_config(source),
         tokenizer_path=tokenizer,
     )
+
+
+def read_generation_config(source):
+    """generation_config.json; without one, a list of EOS ids in config.json; else None."""
+    path, config = source.beside("generation_config.json"), source.beside("config.json")
+    if path:
+        return read_json(path)
+    eos = read_json(config).get("eos_token_id") if config else None
+    return {"eos_token_id": eos} if isinstance(eos, list) else None
 
 
 # ---------------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ import math
 import os
 
 from .files import DOWNLOAD, RESAVE, quote, reading, refuse
-from .pickle_subset import LARGEST_PROGRAM, Refused, Tensor, run
+from .pickle_names import Refused, Tensor
+from .pickle_subset import LARGEST_PROGRAM, run
 from .stored import DTYPES, StoredTensor, check_shape
 from .zip_entries import data_offset, read_entries
 

@@ -12,7 +12,8 @@ from hostile import STOP, TENSOR, programs, state_dict, storage, tensor, write_c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npminimind.checkpoint.pickle_subset import INSTRUCTIONS, Refused, run
+from npminimind.checkpoint.pickle_names import Refused
+from npminimind.checkpoint.pickle_subset import INSTRUCTIONS, run
 from npminimind.checkpoint.pth import read_pth
 from npminimind.errors import CheckpointError
 

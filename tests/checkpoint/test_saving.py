@@ -113,6 +113,9 @@ def test_tokenizer_and_generation_config_travel(tmp_path):
         "bos_token_id": 1,
         "eos_token_id": 7,
     }
+    (one / "config.json").write_text(json.dumps(DENSE | dict(eos_token_id=[7, 8, 9])))
+    convert(one, tmp_path / "two")
+    assert json.loads((tmp_path / "two" / "generation_config.json").read_text()) == {"eos_token_id": [7, 8, 9]}
     (one / "generation_config.json").write_text('{"eos_token_id": [7, 8], "top_p": 0.9}')
     convert(one, tmp_path / "two")
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):

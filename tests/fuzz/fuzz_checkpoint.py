@@ -18,7 +18,7 @@ sys.path[:0] = [ROOT, os.path.join(ROOT, "tests", "checkpoint")]
 
 with atheris.instrument_imports(include=["npminimind.checkpoint", "npminimind.config"]):
     import npminimind.checkpoint as checkpoint
-    from npminimind.checkpoint import configs, pickle_subset, shapes
+    from npminimind.checkpoint import configs, pickle_names, pickle_subset, shapes
     from npminimind.checkpoint.pth import read_pth
 
 import numpy as np  # noqa: E402
@@ -73,7 +73,7 @@ def read_config_file(path):
 def run_pickle(data):
     try:
         pickle_subset.run(data)
-    except pickle_subset.Refused:
+    except pickle_names.Refused:
         pass
 
 
