@@ -156,18 +156,18 @@ def notebook(cells):
     return {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
 
 
-def execute(name):
-    """Run the code of a notebook in a fresh kernel.
+def run(sources):
+    """Run pieces of code in a fresh kernel.
 
     Returns
     -------
     list of list of dict
-        The outputs of each code cell.
+        The outputs of each piece.
     """
     import nbformat
     from nbclient import NotebookClient
 
-    cells = [cell for cell in cells_of(name, "en") if cell["cell_type"] == "code"]
+    cells = [code(Cell("code", (), text)) | {"id": f"run-{i}"} for i, text in enumerate(sources)]
     book = nbformat.reads(json.dumps(notebook(cells)), as_version=4)
     NotebookClient(book, timeout=120, resources={"metadata": {"path": HERE / "source"}}, record_timing=False).execute()
     return [[tidied(output) for output in joined(cell["outputs"])] for cell in book["cells"]]
@@ -197,12 +197,12 @@ def tidied(output):
 
 def build(name):
     """Write a notebook in both languages."""
-    outputs = execute(name)
+    outputs = run(["".join(cell["source"]) for cell in cells_of(name, "en") if cell["cell_type"] == "code"])
     for language in LANGUAGES:
-        cells, ran = cells_of(name, language), iter(outputs)
-        for cell in cells:
-            if cell["cell_type"] == "code":
-                cell["outputs"] = next(ran)
+        cells = cells_of(name, language)
+        for count, (cell, made) in enumerate(zip((c for c in cells if c["cell_type"] == "code"), outputs), start=1):
+            cell["outputs"] = [o | {"execution_count": count} if "execution_count" in o else o for o in made]
+            cell["execution_count"] = count
         write(HERE / language / f"{name}.ipynb", cells)
 
 
@@ -216,10 +216,11 @@ def without_outputs(cells):
 
     Examples
     --------
-    >>> without_outputs([{"cell_type": "code", "outputs": [1], "source": "x"}])
-    [{'cell_type': 'code', 'outputs': [], 'source': 'x'}]
+    >>> without_outputs([{"cell_type": "code", "outputs": [1], "execution_count": 3}])
+    [{'cell_type': 'code', 'outputs': [], 'execution_count': None}]
     """
-    return [cell | {"outputs": []} if cell["cell_type"] == "code" else cell for cell in cells]
+    none = {"outputs": [], "execution_count": None}
+    return [cell | none if cell["cell_type"] == "code" else cell for cell in cells]
 
 
 def is_current(name):

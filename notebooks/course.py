@@ -86,6 +86,22 @@ def what_was_cut(ax, before, after, names, title=""):
     ax.set_title(title)
 
 
+def nucleus(steps, p, most=20):
+    """The steps of top-p as a picture: sorted probabilities, running sum, mask before and after the shift."""
+    n = min(len(steps.mask), most)
+    fig, (ax, below) = figure(rows=2, width=7.2, height=2.0, height_ratios=[2, 1], sharex=True)
+    probs = np.diff(steps.cumulative, prepend=0)[:n]
+    ax.bar(range(n), probs, color=np.where(steps.shifted[:n], GREY, BLUE), label="probability (grey: cut)")
+    ax.step(range(n), steps.cumulative[:n], where="mid", color=RED, label="running sum")
+    ax.axhline(p, color="black", linestyle="--", linewidth=0.8, label=f"p = {p:g}")
+    ax.set(ylim=(0, 1.1), title=f"{(~steps.mask).sum()} tokens stay")
+    ax.legend(fontsize=8, loc="center right")
+    masks = np.array([steps.exceeds[:n], steps.shifted[:n]], float)
+    heat(below, masks, rows=["sum > p", "shifted"], cmap="Greys", vmin=0, vmax=1.6)
+    below.set(xticks=range(n), xlabel="rank")
+    return show(fig, "Sorted probabilities, their running sum, and the mask before and after the shift")
+
+
 def heat(ax, matrix, rows=None, columns=None, title="", numbers=False, **options):
     """A matrix as colours; dark is much. nan stays empty."""
     matrix = np.asarray(matrix, float)
@@ -99,10 +115,15 @@ def heat(ax, matrix, rows=None, columns=None, title="", numbers=False, **options
         for (i, j), value in np.ndenumerate(matrix):
             if np.isfinite(value):
                 colour = "white" if value > middle else "black"
-                ax.text(j, i, f"{value:.2g}", ha="center", va="center", color=colour, fontsize=8)
+                ax.text(j, i, brief(value), ha="center", va="center", color=colour, fontsize=8)
     ax.spines[:].set_visible(False)
     ax.set_title(title)
     return image
+
+
+def brief(value):
+    """A number that fits into a square."""
+    return "0" if abs(value) < 0.005 else f"{value:.0f}" if abs(value) >= 100 else f"{value:.2g}"
 
 
 def shapes(**arrays):

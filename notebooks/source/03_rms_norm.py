@@ -79,7 +79,7 @@ assert not np.allclose(normed, layer_norm)
 fig, axes = course.figure(columns=3, width=7.6, height=2.6, sharex=True, sharey=True)
 for ax, data, title in zip(axes, (points, normed, layer_norm), ("x", "RMSNorm", "LayerNorm")):
     ax.scatter(*data.T, s=12, color=course.BLUE)
-    ax.set(title=title, aspect="equal")
+    ax.set(title=title, aspect="equal", xlim=(-4, 5), ylim=(-2.5, 3))
 course.show(fig, "Points in the plane, after RMSNorm on a circle, after LayerNorm only two points left")
 # %% zh
 r"""

@@ -41,7 +41,7 @@ q `[B, S, N, D]`、表 `[S, D]` → 同形状。
 r"""
 ## 1. A pair, a plane, an angle
 
-At position $m$ the pair $(x_i,\,x_{i+D/2})$ turns by $m\,\omega_i$, where $\omega_i = \theta^{-2i/D}$:
+At position $m$ pair $i$ of features, $(x_i,\,x_{i+D/2})$ turns by $m\,\omega_i$, where $\omega_i = \theta^{-2i/D}$:
 
 $$\begin{aligned} x_i' &= x_i \cos m\omega_i - x_{i+D/2} \sin m\omega_i\\ x_{i+D/2}' &= x_{i+D/2} \cos m\omega_i + x_i \sin m\omega_i\end{aligned}$$
 
@@ -65,7 +65,7 @@ one = np.zeros((1, S, 1, D))
 one[..., [0, 2, 4]] = 1
 q, _ = apply_rope(one, one, cos, sin)
 fig, axes = course.figure(columns=3, width=7.6, height=2.7)
-for ax, i in zip(axes, (0, 2, 4)):
+for ax, i, every in zip(axes, (0, 2, 4), (1, 1, S - 1)):
     for m in range(S):
         shade = 0.25 + 0.75 * (m + 1) / S
         ax.annotate(
@@ -74,7 +74,8 @@ for ax, i in zip(axes, (0, 2, 4)):
             (0, 0),
             arrowprops={"arrowstyle": "->", "color": course.BLUE, "alpha": shade},
         )
-        ax.text(*(1.15 * q[0, m, 0, [i, i + D // 2]]), str(m), ha="center", va="center", fontsize=7)
+        if m % every == 0:
+            ax.text(*(1.15 * q[0, m, 0, [i, i + D // 2]]), str(m), ha="center", va="center", fontsize=7)
     ax.set(
         xlim=(-1.4, 1.4), ylim=(-1.4, 1.4), aspect="equal", xticks=[], yticks=[], title=f"features {i} and {i + D // 2}"
     )
@@ -143,7 +144,7 @@ ax.plot(
     distances,
     (apply_rope(np.repeat(ones, 200, axis=1), ones.repeat(200, axis=1), *tables)[0] @ ones.ravel() / D).ravel(),
 )
-ax.set(xlabel="distance m - n", ylabel="q·k / D", title="Equal q and k: the dot product fades with distance")
+ax.set(xlabel="distance m - n", ylabel="q·k / D", title="Equal q and k: the dot product tends to fade")
 course.show(fig, "Dot product of two equal vectors against their distance")
 # %% zh
 r"""

@@ -144,7 +144,7 @@ def draw(top_k):
     step = next(model.steps([model.tokenizer.encode("There was a")], max_new_tokens=1, top_k=top_k, top_p=1.0, rng=0))
     order = np.argsort(-step.logits[0])[:14]
     fig, ax = course.figure(width=7.2, height=2.8)
-    names = [name if name.isascii() else str(i) for i, name in zip(order, course.labels(model.tokenizer, order))]
+    names = [name if "□" not in name else f"id {i}" for i, name in zip(order, course.labels(model.tokenizer, order))]
     course.what_was_cut(ax, softmax(step.after_temperature[0])[order], step.probs[0][order], names, f"top_k = {top_k}")
     ax.tick_params(axis="x", rotation=60, labelsize=8)
     return course.show(fig, "The likeliest next tokens before and after top-k")

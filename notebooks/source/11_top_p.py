@@ -55,31 +55,7 @@ assert np.allclose(steps.cumulative, cumulative)
 
 
 # %%
-def draw_steps(probs, p, names=None):
-    s = top_p_mask(np.log(np.maximum(probs, 1e-300)), p)
-    n = min(len(probs), 20)
-    fig, (ax, table) = course.figure(rows=2, width=7.2, height=2.0, height_ratios=[2, 1], sharex=True)
-    sorted_probs = softmax(s.sorted_logits)[:n]
-    ax.bar(
-        range(n), sorted_probs, color=np.where(s.shifted[:n], course.GREY, course.BLUE), label="probability (grey: cut)"
-    )
-    ax.step(range(n), s.cumulative[:n], where="mid", color=course.RED, label="running sum")
-    ax.axhline(p, color="black", linestyle="--", linewidth=0.8, label=f"p = {p:g}")
-    ax.set(ylim=(0, 1.1), title=f"{(~s.mask).sum()} tokens stay")
-    ax.legend(fontsize=8, loc="center right")
-    course.heat(
-        table,
-        np.array([s.exceeds[:n], s.shifted[:n]], float),
-        rows=["sum > p", "shifted"],
-        cmap="Greys",
-        vmin=0,
-        vmax=1.6,
-    )
-    table.set_xticks(range(n), names[:n] if names else range(n))
-    return course.show(fig, "Sorted probabilities, their running sum, and the mask before and after the shift")
-
-
-draw_steps(probs, p)
+course.nucleus(steps, p)
 # %% zh
 r"""
 没有右移的话，恰好跨过 p 的那个 token（0.15）会被砍掉，剩下的概率和只有 0.8，没有达到 0.85。
@@ -190,7 +166,7 @@ last = softmax(model([model.tokenizer.encode("There was a")]).logits[0, -1])
 
 
 def draw(top_p):
-    return draw_steps(last, top_p)
+    return course.nucleus(top_p_mask(np.log(last), top_p), top_p)
 
 
 draw(0.85)

@@ -102,18 +102,18 @@ print(f"probability of id 1: {before:.3f} -> {after:.3f}")
 r"""
 ## 4. 看它打破循环
 
-小模型的训练文本里有歌谣的叠句。贪心解码时，每一步最可能的都是「再来一遍」。
+小模型的训练文本里有歌谣的叠句。贪心解码时，每一步最可能的都是「再来一遍」。系数多大才拉得出来？取决于模型有多确定：常用的 1.1 对一个非常确定的循环往往不够，那就一级一级往上试。
 """
 # %% en
 r"""
 ## 4. Watch it break a loop
 
-The little model has read refrains. Under greedy decoding, "once more" is the likeliest continuation at every step.
+The little model has read refrains. Under greedy decoding, "once more" is the likeliest continuation at every step. How strong must the penalty be? That depends on how certain the model is: the usual 1.1 is often not enough for a very certain loop, so go up step by step.
 """
 # %%
 prompt = [model.tokenizer.encode("Swing high, swing low,")]
 options = dict(max_new_tokens=60, do_sample=False, eos_token_id=None)
-texts = {r: model.generate(prompt, repetition_penalty=r, **options)[0] for r in (1.0, 1.1, 1.3)}
+texts = {r: model.generate(prompt, repetition_penalty=r, **options)[0] for r in (1.0, 1.1, 1.5, 2.0, 3.0, 6.0)}
 
 
 def repeated(ids, n=4):
@@ -122,9 +122,17 @@ def repeated(ids, n=4):
 
 
 share = {r: repeated(ids.tolist()) for r, ids in texts.items()}
-assert share[1.3] < share[1.0]
-for r, ids in texts.items():
-    print(f"penalty {r}, repeated 4-grams {share[r]:.0%}: {model.tokenizer.decode(ids)}\n")
+assert share[1.0] > 0.5 and share[6.0] < 0.1
+enough = next(r for r in share if share[r] < 0.2)  # the first that breaks the loop
+fig, ax = course.figure(width=5.6, height=2.4)
+course.bars(
+    ax, list(share.values()), [f"penalty {r}" for r in share], title="Share of 4-grams that occurred before", best=1
+)
+course.show(fig, "Share of repeated 4-grams under growing penalties")
+# %%
+for r in (1.0, enough):
+    print(f"penalty {r}: {model.tokenizer.decode(texts[r])}\n")
+assert repeated(texts[enough].tolist()) < repeated(texts[1.0].tolist())
 # %% zh
 r"""
 同样的事，逐 token 着色：循环里的 token 越来越「确定」（越来越白），惩罚之后重新变得意外。
@@ -134,12 +142,12 @@ r"""
 The same, token by token: inside a loop the tokens grow more and more certain (white); under the penalty they become surprises again.
 """
 # %%
-loop = model.generate(prompt, **options)
+loop = texts[1.0][None]
 chances = np.exp(model.logprobs(loop)[0])
 assert (chances <= 1).all()
 course.coloured(model.tokenizer, loop[0, 1:], chances)
 # %%
-penalised = model.generate(prompt, repetition_penalty=1.3, **options)
+penalised = texts[enough][None]
 chances = np.exp(model.logprobs(penalised)[0])  # under the model itself, without the penalty
 assert (chances <= 1).all()
 course.coloured(model.tokenizer, penalised[0, 1:], chances)
@@ -163,17 +171,19 @@ for s in steps:
     assert set(np.unique(prompt)) <= set(s.seen[0])
 print([len(s.seen[0]) for s in steps], "ids seen, round by round")
 # %%
-s = steps[0]
-top = np.argsort(-s.logits[0])[:10]
+s = steps[-1]
+seen = s.seen[0]
+at = np.arange(len(seen))
+before, after = s.after_temperature[0][seen], s.after_repetition_penalty[0][seen]
+assert (after < before).all()
 fig, ax = course.figure(width=7, height=2.8)
-names = [f"{name}{' *' if i in s.seen[0] else ''}" for i, name in zip(top, course.labels(model.tokenizer, top))]
-at = np.arange(len(top))
-ax.bar(at - 0.2, softmax(s.after_temperature[0])[top], 0.4, color=course.GREY, label="before")
-ax.bar(at + 0.2, softmax(s.after_repetition_penalty[0])[top], 0.4, color=course.BLUE, label="after penalty 1.3")
-ax.set_xticks(at, names, rotation=45, fontsize=8)
-ax.set(ylabel="probability", title="Next token (* has occurred)")
+ax.bar(at - 0.2, before, 0.4, color=course.GREY, label="before")
+ax.bar(at + 0.2, after, 0.4, color=course.BLUE, label="after penalty 1.3")
+ax.axhline(0, color="black", linewidth=0.8)
+ax.set_xticks(at, course.labels(model.tokenizer, seen), rotation=45, fontsize=8)
+ax.set(ylabel="logit", title="The tokens that have occurred: every logit moves down")
 ax.legend(fontsize=8)
-course.show(fig, "Probabilities of the next token before and after the repetition penalty")
+course.show(fig, "Logits of the tokens that have occurred, before and after the repetition penalty")
 
 
 # %%
@@ -191,9 +201,9 @@ def draw(penalty):
     return course.show(fig, "Which positions hold a token that is new in the text")
 
 
-draw(1.3)
+draw(enough)
 # %%
-course.sliders(draw, penalty=(0.8, 2.0, 1.3))
+course.sliders(draw, penalty=(0.8, 6.0, enough))
 # %% zh
 r"""
 ## 练习

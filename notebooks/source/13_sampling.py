@@ -73,7 +73,7 @@ cumulative = np.cumsum(probs)
 for u in (0.0, 0.05, 0.1, 0.25, 0.5, 0.61, 0.999):
     token = int(np.argmax(cumulative > u))
     assert token == multinomial(probs, u) and token != 2  # id 2 owns no piece
-us = np.random.default_rng(0).random(6)
+us = (np.arange(6) + np.random.default_rng(0).random(6)) / 6
 fig, ax = course.figure(width=7.2, height=1.8)
 for token, (right, width) in enumerate(zip(cumulative, probs)):
     ax.barh(0, width, left=right - width, color=course.COLOURS[token], edgecolor="white", height=0.6)
@@ -184,7 +184,7 @@ r"""
 
 $$x = \arg\max_v \frac{p_v}{e_v}$$
 
-token $v$ 获胜的概率恰为 $p_v$。随机数来自 MT19937：每个 $e_v$ 用两个 32 位字拼成 53 位的 $u$，再取 $-\log(1-u)$。
+token $v$ 获胜的概率恰为 $p_v$。随机数来自 MT19937：两个 32 位字拼成 53 位的 $u$，再取 $e_v = -\log(1-u)$。
 """
 # %% en
 r"""

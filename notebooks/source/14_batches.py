@@ -186,7 +186,7 @@ axes[0].set(xlabel="position", ylabel="row of the batch", yticks=range(len(mask)
 course.heat(
     axes[1],
     np.where(np.arange(len(attention))[:, None] < pads, np.nan, attention),
-    title=f"who looks where, row {row}, layer 0, head 0",
+    title=f"attention, row {row}, layer 0, head 0",
 )
 axes[1].axvline(pads - 0.5, color=course.RED)
 axes[1].set(xlabel="key position (red: end of pads)", ylabel="query position")

@@ -200,7 +200,7 @@ def divides_negatives(logits, input_ids, penalty):
 
 rounds = 40
 u = np.random.default_rng(0).random((rounds, 1))
-settings = dict(temperature=0.7, top_k=50, top_p=0.95, repetition_penalty=1.5, eos_token_id=None)
+settings = dict(temperature=1.5, top_k=0, top_p=1.0, repetition_penalty=1.5, eos_token_id=None)
 broken = model.with_ops(apply_repetition_penalty=divides_negatives)
 said = broken.generate(ids, max_new_tokens=rounds, rng=u.ravel(), **settings)
 assert not np.array_equal(said, model.generate(ids, max_new_tokens=rounds, rng=u.ravel(), **settings))

@@ -137,9 +137,12 @@ a, b = (int(model(ids).logits[0, -1].argmax()) for ids in (first, second))
 assert a != b
 
 
-def patch(layer, position):
+stations = ["model.embed_tokens", *(f"model.layers.{i}" for i in range(layers))]
+
+
+def patch(station, position):
     def tap(name, array):
-        if name != f"model.layers.{layer}":
+        if name != station:
             return None
         array = array.copy()
         array[:, position] = kept[name][:, position]
@@ -163,7 +166,7 @@ assert np.allclose(share[:, :before], 0)  # what comes before is equal in both, 
 assert np.isclose(share[-1, -1], 1)  # the last layer at the last position decides everything
 
 fig, ax = course.figure(width=7.4, height=2.8)
-course.heat(ax, share, rows=[f"layer {i}" for i in range(layers)], vmin=0, vmax=1, numbers=True)
+course.heat(ax, share, rows=["embedding", *(f"layer {i}" for i in range(layers))], vmin=0, vmax=1, numbers=True)
 names = [
     x if s else f"{x}/{y}"
     for x, y, s in zip(course.labels(model.tokenizer, first[0]), course.labels(model.tokenizer, second[0]), same)
