@@ -80,7 +80,7 @@ def cosine(ours, theirs, counted):
     both = np.isfinite(ours) & np.isfinite(theirs) & counted
     a, b = ours[both], theirs[both]
     norms = np.sqrt(a @ a) * np.sqrt(b @ b)
-    return float(a @ b / norms) if norms else 1.0 if np.array_equal(a, b) else 0.0
+    return min(float(a @ b / norms), 1.0) if norms else 1.0 if np.array_equal(a, b) else 0.0
 
 
 # ---------------------------------------------------------------------------------------------
@@ -149,6 +149,15 @@ def comparable(name, theirs, run):
     if dims_of(name)[:1] != ["tokens_of_e"] or not run or run.mask_of_round(place_of(name)[0]) is None:
         return True
     return f"{name.partition('experts.')[0]}topk_idx" in theirs
+
+
+def only_pads(name, arrays, run):
+    """Whether an expert has seen nothing but pads: another program may have sent these elsewhere."""
+    mask = run.mask_of_round(place_of(name)[0])
+    if mask is None or dims_of(name)[:1] != ["tokens_of_e"]:
+        return False
+    tokens = expert_tokens(name, arrays)
+    return tokens is not None and not real_tokens(name, mask, arrays)[tokens].any()
 
 
 def aligned(name, ours, theirs, our_arrays, their_arrays, run):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .compare_run import dims_of, place_of
+from .compare_run import dims_of, execution_order, place_of
 
 ALIASES = Path(__file__).with_name("aliases.json")
 
@@ -91,13 +91,14 @@ def match(reference, candidate):
             options = [(f"round_0.{name}", layout) for name, layout in options]
         hit = next(((name, layout) for name, layout in options if name in reference), None)
         # A dense port's mlp is its down_proj; a name that fits as it is goes before an alias.
-        if hit is None or hit[0] in matches and hit != options[0]:
+        if hit is None:
             unknown.append(dumped)
+        if hit is None or hit[0] in matches and hit != options[0]:
             continue
         name, layout = hit
         array, last = fitted(name, np.asarray(reference[name]).shape, np.asarray(candidate[dumped]), layout)
         matches[name] = Match(name, dumped, array, last)
-    return {name: matches[name] for name in reference if name in matches}, unknown
+    return {name: matches[name] for name in execution_order(matches)}, unknown
 
 
 def fitted(name, shape, array, layout=None):

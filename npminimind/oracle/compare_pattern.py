@@ -122,13 +122,14 @@ def shifted_by(name, ours, theirs, limit):
 
 def transposed(name, ours, theirs, limit):
     """The same numbers with two axes exchanged, or read in another order."""
-    dims = dims_of(name) or [f"axis {i}" for i in range(ours.ndim)]
-    for i, j in itertools.combinations(range(ours.ndim), 2):
-        axes = f"{dims[i]} and {dims[j]}" if len(dims) == ours.ndim else f"axes {i} and {j}"
-        if ours.shape[i] == ours.shape[j] > 1 and close(ours.swapaxes(i, j), theirs, limit):
-            return f"transposed: {axes} are exchanged"
+    dims = dims_of(name) if len(dims_of(name)) == ours.ndim else [f"axis {i}" for i in range(ours.ndim)]
+    pairs = list(itertools.combinations([i for i in range(ours.ndim) if ours.shape[i] > 1], 2))
+    for i, j in pairs:
+        if ours.shape[i] == ours.shape[j] and close(ours.swapaxes(i, j), theirs, limit):
+            return f"transposed: {dims[i]} and {dims[j]} are exchanged"
+    for i, j in pairs:
         if close(ours.swapaxes(i, j).reshape(ours.shape), theirs, limit):
-            return f"transposed: {axes} are exchanged, then read in this shape"
+            return f"transposed: {dims[i]} and {dims[j]} are exchanged, then read in this shape"
     if ours.ndim and ours.shape[-1] % 2 == 0:
         halves = ours.reshape(*ours.shape[:-1], 2, -1).swapaxes(-1, -2).reshape(ours.shape)
         if close(halves, theirs, limit):

@@ -23,6 +23,9 @@ GROUPS = (
     MODEL_HEAD, ATTENTION, DENSE, ROUTER, EXPERT, SHARED_EXPERT, MOE_OUTPUT, LAYER_OUTPUT, MODEL_TAIL, SAMPLE,
 )  # fmt: skip
 TABLE = {name.name: name for group in GROUPS for name in group}
+PLACES = {name: i for i, name in enumerate(TABLE)}
+HEAD = [name.name for name in MODEL_HEAD]
+FIRST_OF_EXPERT, LAST = EXPERT[0].name, 10**9
 SAMPLING = ("temperature", "top_p", "top_k", "repetition_penalty", "do_sample", "eos_token_id", "num_return_sequences")
 
 
@@ -45,6 +48,26 @@ def dims_of(name):
     """The letters of its dims, or an empty list for a name that is not in the table."""
     entry = TABLE.get(place_of(name)[2])
     return entry.dims.split() if entry else []  # not to be changed: it is shared
+
+
+def execution_order(names):
+    """Names as the forward pass and the sampling stages come to them; files may list them otherwise.
+
+    Examples
+    --------
+    >>> execution_order(["lm_head", "model.layers.10", "model.layers.9", "rope.cos"])
+    ['rope.cos', 'model.layers.9', 'model.layers.10', 'lm_head']
+    """
+    return sorted(names, key=rank)
+
+
+def rank(name):
+    round_, rest, kind = place_of(name)
+    layer = int(rest.split(".")[2]) if rest.startswith("model.layers.") else -1 if kind in HEAD else LAST
+    expert = int(re.search(r"experts\.(\d+)", rest)[1]) if "experts.{e}" in kind else 0  # shared ones too
+    index = PLACES.get(kind, LAST)
+    part = PLACES[FIRST_OF_EXPERT] if "experts.{e}" in kind else index
+    return -1 if round_ is None else round_, layer, part, expert, index
 
 
 @dataclass

@@ -9,7 +9,7 @@ from . import compare_names
 from .compare_arrays import aligned, comparable, counted, difference, rms_of, unmasked
 from .compare_floor import allowed, measured_floors, stated_floors
 from .compare_pattern import explain
-from .compare_run import Run, place_of
+from .compare_run import Run, execution_order, place_of
 from .compare_ties import near_tie
 
 AGREES, NEAR_TIE, DIFFERS, MISSING, SHAPE, CASCADE = "agrees", "near-tie", "differs", "missing", "shape", "cascade"
@@ -137,7 +137,7 @@ def compare(reference, candidate, model=None, atol=None, rtol=None):
         how = f"given: atol {atol or 0:g}, rtol {rtol or 0:g}"
     matches = {name: found for name, found in matches.items() if comparable(name, matches, run)}
     compared = Comparison(reference, run, floors, atol, rtol)
-    rows = [compared.row(name, matches.get(name)) for name in reference]
+    rows = [compared.row(name, matches.get(name)) for name in execution_order(reference)]
     return Report(rows, unknown, how)
 
 

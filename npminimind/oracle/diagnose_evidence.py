@@ -5,10 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 from . import compare_names
-from .compare_arrays import aligned, comparable, counted, difference, unmasked
+from .compare_arrays import aligned, comparable, counted, difference, only_pads, unmasked
 from .compare_files import IDS
 from .compare_floor import FLOAT32, SLACK, allowed, spread
-from .compare_run import place_of, replay
+from .compare_run import dims_of, place_of, replay
 from .compare_ties import near_tie, nucleus_undecided
 
 LOOP = ("rounds", "prompt", "ended")  # what a loop did, beside the arrays of its rounds
@@ -40,7 +40,7 @@ class Evidence:
 
     def __init__(self, model, candidate, run):
         self.model, self.run = model, run
-        self.given, self.last = {}, {}
+        self.given, self.last, self.whole_rows_only = {}, {}, False
         if IDS in candidate:
             self.take_ids(np.atleast_2d(np.asarray(candidate[IDS])))
         else:
@@ -171,7 +171,7 @@ class Evidence:
             if name in LOOP:
                 same = name in computed and np.array_equal(computed[name], theirs)
                 found[name] = 0.0 if same else np.inf
-            elif name not in found and not name.endswith(blurred):
+            elif name not in found and not name.endswith(blurred) and not only_pads(name, self.given, self.run):
                 found[name] = np.inf  # it never came to that
         return found
 
@@ -181,25 +181,51 @@ class Evidence:
         return bool(reached) and bool(np.isnan(self.given[reached[-1]]).any())
 
     def distance(self, name, ours, computed):
+        """One array, in units of what is allowed."""
         theirs = aligned(name, ours, self.given[name], computed, self.given, self.run)
-        count = counted(name, ours.shape, self.run, computed)
+        count = counted(name, ours.shape, self.run, computed) & self.rows(name, ours.shape)
         if name in self.last:
+            count = np.broadcast_to(count, ours.shape)[:, -self.last[name] :]
             ours = ours[:, -self.last[name] :]
-            count = np.broadcast_to(count, computed[name].shape)[:, -self.last[name] :]
         if ours.shape != theirs.shape:
             return np.inf
         d = difference(ours, theirs, count)
-        if ours.dtype.kind != "f":
-            if not d.max_abs:
-                return 0.0
+        if is_choice(name) and d.max_abs:
+            theirs = np.where(count, theirs, ours)
             tie = near_tie(name, ours, theirs, computed, self.run, self.floors, self.given)
-            return 0.5 if tie or self.undecided(name, computed) else np.inf
-        open_ = unmasked(name, theirs, self.run)
-        if open_ is not None and (open_ & ~np.asarray(unmasked(name, ours, self.run))).any():
+            if tie or self.undecided(name, computed):
+                return 0.5
+        if ours.dtype.kind != "f":
+            return np.inf if d.max_abs else 0.0
+        if self.shows_future(name, ours, theirs):
             return np.inf
-        if not np.isfinite(d.relative) and near_tie(name, ours, theirs, computed, self.run, self.floors):
-            return 0.5
         return d.relative / allowed(self.floors.get(name, 0.0), ours, count)
+
+    def shows_future(self, name, ours, theirs):
+        """Whether the candidate leaves scores unmasked that are masked here."""
+        open_ = unmasked(name, theirs, self.run)
+        return open_ is not None and bool((open_ & ~unmasked(name, ours, self.run) & self.rows(name, ours.shape)).any())
+
+    def rows(self, name, shape):
+        """All rows, or only those without a pad."""
+        mask = self.run.mask_of_round(0) if self.whole_rows_only else None
+        dims = dims_of(name)
+        if mask is None or dims[:1] not in (["B"], ["B*S"]):
+            return np.True_
+        whole = (mask == 1).all(axis=1)
+        return np.repeat(whole, shape[0] // len(whole)).reshape(-1, *[1] * (len(shape) - 1))
+
+    def set_whole_rows_only(self):
+        """Leave out rows with pads; False where that leaves nothing, or nothing to leave out.
+
+        A mistake can spread what stands at pads, and that is rounding noise: -1e9 in float32 has a spacing of 64.
+        """
+        mask = self.run.mask_of_round(0)
+        if self.whole_rows_only or mask is None or not (mask == 1).all(axis=1).any():
+            return False
+        self.whole_rows_only, self.right = True, {}
+        self.misfit(self.model, remember=self.right)
+        return True
 
     def undecided(self, name, computed):
         """Whether rounding decides which tokens this choice was made from."""

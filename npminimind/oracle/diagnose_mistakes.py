@@ -162,6 +162,8 @@ def applicable(model):
 def explained(evidence, wrong):
     """One mistake; else rounded weights, alone or with one; else several together."""
     found = explaining(evidence, evidence.model)
+    if not found and evidence.set_whole_rows_only() and beyond(evidence.misfit(evidence.model)):
+        found = explaining(evidence, evidence.model)
     if found:
         return Diagnosis(evidence.kind, False, [[mistake] for mistake in found], wrong=wrong)
     if evidence.kind != "generated ids":

@@ -128,8 +128,7 @@ ROWS = "single rows are right; in a batch, rows that have ended are not"
 MISTAKES = (
     Mistake("penalty-before-temperature", "order", "applies the penalty before the temperature, as HF does",
             "equal up to rounding, not bit for bit",
-            change=in_order("after_repetition_penalty", "after_temperature", "after_top_k", "after_top_p"),
-            blurred=("sample.after_temperature", "sample.after_repetition_penalty")),
+            change=in_order("after_repetition_penalty", "after_temperature", "after_top_k", "after_top_p")),
     Mistake("temperature-last", "order", "applies the temperature after top-k and top-p, as llama.cpp does",
             "another nucleus",
             change=in_order("after_repetition_penalty", "after_top_k", "after_top_p", "after_temperature")),
