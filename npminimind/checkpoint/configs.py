@@ -123,7 +123,8 @@ def generation_of(family, raw, shapes):
     label = {"qwen3": "minimind-3", "qwen3_moe": "minimind-3", "llama": "minimind2"}[family]
     if shapes.vocab_size == MINIMIND_VOCAB:
         return label, f"config.json is of type {family} with a vocabulary of {MINIMIND_VOCAB}, as {label} is published"
-    return family.removesuffix("_moe"), f"config.json is of type {family}"
+    same = "without q/k norm, as MiniMind2" if family == "llama" else "the same architecture as MiniMind-3's"
+    return family.removesuffix("_moe"), f"config.json is of type {family}, {same}"
 
 
 def defaults(family, generation):
@@ -209,7 +210,7 @@ def tying(path, fields, shapes, untied, notes):
 # Checks
 
 
-def check_fit(path, raw, config, shapes):
+def check_fit(path, raw, config, shapes, verdict="does not fit the weights: it says"):
     """Compare a config with the file's shapes, number by number; say both sides."""
     inner = "moe_intermediate_size" if shapes.num_experts else "intermediate_size"
     names = ("num_hidden_layers", "hidden_size", "vocab_size")
@@ -236,4 +237,4 @@ def check_fit(path, raw, config, shapes):
         pairs.append(("q/k norm", "there" if wanted else "absent", "them" if shapes.qk_norm else "none"))
     wrong = [f"{name} {said}, the file holds {found}" for name, said, found in pairs if said != found]
     if wrong:
-        raise Mismatch(f"{path}: does not fit the weights: it says {'; '.join(wrong)}")
+        raise Mismatch(f"{path}: {verdict} {'; '.join(wrong)}")

@@ -151,7 +151,7 @@ def read_generation_config(source):
 def choose_config(source, config, shapes, untied):
     """The given config, else config.json, else what names and shapes say; generation and notes too."""
     if config is not None:
-        check_fit(source.path, {}, config, shapes)
+        check_fit(source.path, {}, config, shapes, "does not fit the given config, which says")
         if config.qk_norm != shapes.qk_norm:
             refuse(source.path, f"has {'' if shapes.qk_norm else 'no '}q/k norm, the given config says otherwise")
         return config, recognise(shapes)[0] or "llama", ["The config was given."]

@@ -126,7 +126,11 @@ def test_given_config(tmp_path, params):
     save_safetensors(tmp_path / "x.safetensors", params)
     checkpoint = load_weights(tmp_path / "x.safetensors", config=config_of(rope_theta=3e4))
     assert checkpoint.config.rope_theta == 3e4 and same(checkpoint, params)
-    for fields, word in [(dict(num_hidden_layers=3), "3"), (dict(qk_norm=False), "q/k norm"), (EXPERTS, "use_moe")]:
+    for fields, word in [
+        (dict(num_hidden_layers=3), "given config, which says num_hidden_layers 3"),
+        (dict(qk_norm=False), "q/k norm"),
+        (EXPERTS, "use_moe"),
+    ]:
         refused(tmp_path / "x.safetensors", word, read=lambda path, f=fields: load_weights(path, config=config_of(**f)))
 
 
