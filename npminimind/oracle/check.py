@@ -81,7 +81,7 @@ def answer(name, function, args):
 
 def as_array(value):
     try:
-        return np.array(value)
+        return None if value is None else np.array(value)
     except ValueError:
         raise ValueError("its result is a list whose rows differ in length") from None
 

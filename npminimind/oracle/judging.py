@@ -81,6 +81,8 @@ def judge_array(expected, got, floor=0.0, name="out", free=False):
     called = "the answer" if name == "out" else name
     if isinstance(expected, str):
         return None if got == expected else Problem("value", f"{called} is {got!r}, expected {expected!r}")
+    if got is None:
+        return Problem("type", f"{called} is None: is a return missing?")
     try:
         got = np.asarray(got)
     except ValueError:

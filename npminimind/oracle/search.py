@@ -49,22 +49,29 @@ def smallest_failure(operator, answer, seed=0, examples=EXAMPLES):
         How many inputs were tried until then.
     """
     from hypothesis import HealthCheck, Phase, find, settings
-    from hypothesis.errors import NoSuchExample
+    from hypothesis.errors import Flaky, NoSuchExample
 
     from .strategies import STRATEGIES
 
-    tried = 0
+    tried, wrong, ended = 0, None, None
 
     def fails(args):
-        nonlocal tried
+        nonlocal tried, wrong, ended
+        if ended:  # Hypothesis would go on and make the input smaller
+            raise ended
         tried += 1
-        got, problem = answer(args)
-        if problem is not None:
-            if problem.kind in FATAL:
-                raise Fatal(args)
-            return True
+        try:
+            got, problem = answer(args)
+        except Exception as error:
+            ended = error
+            raise
         expected, floor = truth_of(operator, args)
-        return judge(expected, got, floor) is not None
+        if problem or judge(expected, got, floor):
+            wrong = args
+        if problem and problem.kind in FATAL:
+            ended = Fatal()
+            raise ended
+        return wrong is args
 
     quiet = settings(
         max_examples=examples,
@@ -78,8 +85,8 @@ def smallest_failure(operator, answer, seed=0, examples=EXAMPLES):
         return find(STRATEGIES[operator], fails, settings=quiet, random=random.Random(seed)), tried
     except NoSuchExample:
         return None, tried
-    except Fatal as fatal:
-        return fatal.args[0], tried
+    except (Flaky, Fatal):  # or the same input is answered differently from one call to the next
+        return wrong, tried
 
 
 class Fatal(Exception):
