@@ -11,6 +11,7 @@ from cli_helpers import CHECKOUT, LETTERS, finish, recorded, run, speaking_folde
 
 import npminimind
 from npminimind import cli
+from npminimind.cli import options
 
 GREEDY = recorded(max_new_tokens=14, eos_token_id=None, do_sample=False)[1]
 PROMPT, TEXT = text_of(GREEDY[:13]), text_of(GREEDY)
@@ -69,6 +70,19 @@ def test_stdin_that_is_no_pipe_and_stdout_that_is_closed(folder):
     code, err = shell(f"{command} < /dev/null >&-")  # 'Once upon a time' are no letters of this tokenizer
     assert code == 2 and "prompt is empty" in err and err.count("\n") == 1
     assert shell(f"{command} {PROMPT} >&-") == (0, "")
+
+
+def test_what_counts_as_piped(tmp_path, monkeypatch):
+    """A pipe and a file do; /dev/null, which services and schedulers give, does not, nor does no stdin at all."""
+    (tmp_path / "prompt.txt").write_text("x")
+    reading, writing = os.pipe()
+    for stream, expected in ((open(reading), True), (open(tmp_path / "prompt.txt"), True), (open(os.devnull), False)):
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert options.is_piped() is expected
+        stream.close()
+    os.close(writing)
+    monkeypatch.setattr(sys, "stdin", None)
+    assert options.is_piped() is False
 
 
 def shell(command):

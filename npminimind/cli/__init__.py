@@ -7,7 +7,6 @@ A subcommand's module has ``HELP`` (one line), ``EXAMPLES`` (optional), ``add_ar
 import argparse
 import importlib
 import importlib.util
-import os
 import sys
 import warnings
 
@@ -70,7 +69,6 @@ def main(argv=None):
         print(file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        silence_stdout()
         return BROKEN_PIPE
     except (ValueError, OSError, MemoryError, ImportError) as error:
         complain(error)
@@ -162,11 +160,3 @@ def complain(error):
     elif isinstance(error, MemoryError):
         text = f"not enough memory{': ' if text else ''}{text}; try a smaller model or a shorter text"
     print("npminimind:", " ".join(text.split()), file=sys.stderr)
-
-
-def silence_stdout():
-    """Nobody reads any more: let the interpreter's last flush go nowhere."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):  # not a real file
-        pass
