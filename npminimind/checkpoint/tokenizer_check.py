@@ -5,7 +5,7 @@ import os
 
 from .infer import MINIMIND_VOCAB
 
-LARGEST = 64 << 20  # bytes; MiniMind's tokenizer.json has 450,000, Qwen3's 11 million
+LARGEST = 16 << 20  # bytes; MiniMind's tokenizer.json has 450,000, Qwen3's 11 million; a longer one is not looked at
 
 # A token that only one generation's tokenizer has at this id. Source: upstream's history.
 MARKS = {"minimind-3": ("<think>", 25), "minimind2": ("<|im_start|>", 1), "minimind-1": ("<s>", 1)}

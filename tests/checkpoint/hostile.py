@@ -1,4 +1,4 @@
-"""A corpus of malicious ``.pth`` files, and the program that reads them all in a process of its own.
+"""A corpus of malicious ``.pth`` (and two ``.safetensors``) files, and the program that reads them all in a process of its own.
 
 ``python hostile.py FOLDER`` reads each file there with limited memory, and prints a JSON line
 each time: name, kind and text of the exception, MB of memory needed so far.
@@ -225,6 +225,10 @@ def write_corpus(folder, marker):
     for name, program in programs(marker):
         write_pth(os.path.join(folder, name.replace(" ", "_").replace("/", "_") + ".pth"), program, {"0": bytes(16)})
     list(archives(folder, write_zip, write_pth))
+    names = b",".join(b'"%d":0' % i for i in range(700_000))
+    for name, header in {"lists": b'{"a":[' + b"[]," * 2_700_000 + b"0]}", "names": b"{" + names + b"}"}.items():
+        with open(os.path.join(folder, f"header_of_{name}.safetensors"), "wb") as file:
+            file.write(struct.pack("<Q", len(header)) + header)
 
 
 def read_corpus(folder):
