@@ -1,4 +1,4 @@
-"""A corpus of malicious ``.pth`` (and two ``.safetensors``) files, and the program that reads them all in a process of its own.
+"""A corpus of malicious ``.pth`` and ``.safetensors`` files, and the program that reads them in its own process.
 
 ``python hostile.py FOLDER`` reads each file there with limited memory, and prints a JSON line
 each time: name, kind and text of the exception, MB of memory needed so far.
