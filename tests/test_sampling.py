@@ -229,6 +229,10 @@ class TestMultinomial:
         probs = np.float32([2.0**24, 1.0, 1.0])
         assert multinomial(probs, (2.0**24 + 0.5) / (2.0**24 + 2)) == 1
 
+    def test_u_times_the_smallest_number_there_is_rounds_to_it(self):
+        """.9 * 5e-324 is 5e-324, which no sum exceeds: still not the id of probability 0."""
+        assert multinomial([0.0, 5e-324, 0.0], 0.9) == 1
+
     def test_one_u_a_row(self):
         assert multinomial([[0.5, 0.5]] * 3, [0.0, 0.5, 0.9]).tolist() == [0, 1, 1]
         assert multinomial([[0.5, 0.5]] * 3, [0, 0.5, 0.9]).dtype == np.int64
