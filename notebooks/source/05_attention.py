@@ -163,7 +163,8 @@ assert np.isfinite(context).all()  # also the first row, which sees nothing but 
 assert kept["probs"][0, 0, 1:, 0].max() == 0  # no token looks at the pad
 with np.errstate(invalid="ignore"):
     assert np.isnan(softmax(np.array([-np.inf, -np.inf]))).all()
-print(kept["masked_scores"][0, 0].round(2))
+rows = [[query, *(f"{score:.3g}" for score in row)] for query, row in enumerate(kept["masked_scores"][0, 0])]
+course.table(["query", "key 0 (pad)", "key 1", "key 2"], rows)
 # %% zh
 r"""
 ## 6. q_norm 与 k_norm

@@ -156,9 +156,8 @@ def preference(logits):
 
 
 start, goal = preference(model(second).logits), preference(kept["lm_head"])
-moved = np.array(
-    [[preference(model(second, tap=patch(i, s)).logits) for s in range(second.shape[1])] for i in range(layers)]
-)
+positions = range(second.shape[1])
+moved = np.array([[preference(model(second, tap=patch(at, s)).logits) for s in positions] for at in stations])
 share = (moved - start) / (goal - start)
 same = first[0] == second[0]
 before = int(np.argmin(same))  # the first position that differs
@@ -172,19 +171,52 @@ names = [
     for x, y, s in zip(course.labels(model.tokenizer, first[0]), course.labels(model.tokenizer, second[0]), same)
 ]
 ax.set_xticks(range(len(names)), names, rotation=60, fontsize=8)
-ax.set_title(
-    f"How far the answer moves from {course.labels(model.tokenizer, [b])[0]!r} to {course.labels(model.tokenizer, [a])[0]!r}"
-)
+ax.set_title("How far the answer moves from {1!r} to {0!r}".format(*course.labels(model.tokenizer, [a, b])))
 course.show(fig, "Share of the answer that moves when one layer and position is patched")
 # %% zh
 r"""
-## 4. 误差的大小就是诊断
+## 4. 生成时看里面
+
+`steps` 和 `generate` 也接受 tap，名字前面加上 `round_{r}.`。下面记下某个头在每一轮里看了哪里：第 0 轮有很多行（预填充），以后每轮只有一行，而且一轮比一轮长。与一次前向算完整段文字相比，结果相同。
+"""
+# %% en
+r"""
+## 4. Look inside while it generates
+
+`steps` and `generate` take a tap too; the names stand behind `round_{r}.`. Here it records where one head looks in every round: round 0 has many rows (prefill), every later round has one, each longer than the last. The same as one forward pass over the whole text.
+"""
+# %%
+watched, head = f"model.layers.{layers // 2}.self_attn.probs", 0
+seen = {}
+
+
+def watch(name, array):
+    if name.endswith(watched):
+        seen[name.split(".")[0]] = array[0, head]  # [S,T]
+
+
+written = model.generate(text[:, :6], max_new_tokens=10, rng=2, eos_token_id=None, tap=watch)
+assert [rows.shape for rows in seen.values()] == [(6, 6), *((1, 6 + r) for r in range(1, 10))]
+whole = npminimind.trace(model, written[:, :-1])[watched][0, head]
+picture = np.full(whole.shape, np.nan)
+for row, last in zip(range(5, 15), seen.values()):
+    picture[row, : row + 1] = last[-1]
+    assert np.allclose(last[-1], whole[row, : row + 1], atol=1e-9)
+
+fig, ax = course.figure(width=6.4, height=3.2)
+names = course.labels(model.tokenizer, written[0])
+course.heat(ax, picture[5:], rows=[f"round {r}" for r in range(10)], columns=names[:-1], vmin=0, vmax=1)
+ax.set_title("where one head looks, round by round")
+course.show(fig, "Attention of one head to all earlier tokens in each round of a generation")
+# %% zh
+r"""
+## 5. 误差的大小就是诊断
 
 把权重舍入到 float16、bfloat16，或用 float32 计算，logits 的误差各差几个数量级。所以误差的大小告诉你：是正常的舍入，是低精度的权重，还是真的写错了。
 """
 # %% en
 r"""
-## 4. The size of an error is a diagnosis
+## 5. The size of an error is a diagnosis
 
 Compute in float32, round the weights to float16 or to bfloat16: the errors of the logits lie decades apart. So the size of an error tells whether it is ordinary rounding, low-precision weights, or a real mistake.
 """
@@ -228,13 +260,13 @@ ax.set(xlabel="greatest error of a logit", title="A ladder of errors")
 course.show(fig, "Greatest error of the logits: float32, float16 weights, bfloat16 weights, a mistake")
 # %% zh
 r"""
-## 5. 自己的采样器
+## 6. 自己的采样器
 
 任何阶段都能换。min-p：只留概率至少为最大者 $m$ 倍的 token。把它放到 top-p 的位置上：
 """
 # %% en
 r"""
-## 5. A sampler of your own
+## 6. A sampler of your own
 
 Any stage can be replaced. Min-p keeps tokens whose probability is at least $m$ times the greatest. Put it in top-p's place:
 """
