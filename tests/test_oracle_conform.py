@@ -10,13 +10,15 @@ import pytest
 from conftest import CHECKOUT
 
 from npminimind.cli import main
+from npminimind.oracle.arrays import encode
 from npminimind.oracle.conform import conform
 from npminimind.oracle.mistakes import MISTAKES
 from npminimind.oracle.protocol import CouldNotRun
 from npminimind.oracle.signatures import SIGNATURES
-from npminimind.oracle.vectors import suites
+from npminimind.oracle.vectors import load_vectors, suites
 
 PORTS = CHECKOUT / "tests" / "ports"
+VECTORS = CHECKOUT / "reference_weights" / "vectors"
 OPERATORS = list(SIGNATURES)
 IN_OPERATORS = [mistake for mistake in MISTAKES if mistake.ops]
 
@@ -76,6 +78,18 @@ def test_mistakes_planted_in_c_are_caught(c_port, mistake):
     assert mistake in named, str(result)
 
 
+@pytest.mark.parity
+def test_a_whole_port_in_torch_conforms():
+    """Every suite, through the protocol, by code that shares nothing with ours. It does not check its arguments."""
+    for module in ("torch", "transformers", "mpmath", "safetensors"):
+        pytest.importorskip(module)
+    outcome = conform([sys.executable, "-W", "ignore", str(PORTS / "torch_port.py")], search=False, timeout=120)
+    assert [result.operator for result in outcome.results] == suites()
+    wrong = [case for result in outcome.results for case, problem in result.outcomes if problem]
+    empty = {"causal_mask.none", "rope_tables.empty"}  # an empty list has lost its shape
+    assert {case.name for case in wrong if case.result != "invalid"} == empty, str(outcome)
+
+
 def test_an_unknown_switch_plants_nothing(c_port):
     assert conform([c_port, "--bug", "no-such-mistake"], only=["rms_norm"], search=False).exit_code == 0
 
@@ -85,6 +99,61 @@ def test_finding_is_printed_with_its_name(c_port, capsys):
     printed = capsys.readouterr().out
     for words in ("apply_rope", "differs", "expected q", "got q", "rope-neighbours: it rotates neighbours"):
         assert words in printed
+
+
+# ---------------------------------------------------------------------------------------------
+# The protocol, and the guide
+
+
+def test_lines_follow_the_protocols_schema(js_port):
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((VECTORS / "protocol.schema.json").read_text(encoding="utf-8"))
+    cases = [load_vectors(name)[0] for name in suites()]
+    requests = [{"id": i, "op": case.operator, "args": encode(case.args)} for i, case in enumerate(cases, 1)]
+    sent = "".join(json.dumps(request) + "\n" for request in requests)
+    run = subprocess.run(js_port, input=sent, capture_output=True, text=True, check=True)
+    answers = [json.loads(line) for line in run.stdout.splitlines()]
+    assert [answer["id"] for answer in answers] == [request["id"] for request in requests]
+    for line in requests + answers:
+        jsonschema.validate(line, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"id": 1, "out": {"shape": [1], "dtype": "float64"}}, schema)
+
+
+def test_every_operator_stands_in_the_protocol():
+    page = (VECTORS / "PROTOCOL.md").read_text(encoding="utf-8")
+    assert all(f"`{case.operator}`" in page for case in load_vectors())
+
+
+def test_the_guide_tells_the_truth(tmp_path, capsys):
+    """Its ports are run, and print what the guide says."""
+    guide = (VECTORS / "README.md").read_text(encoding="utf-8")
+    loop, norm = (block.split("```")[0] for block in guide.split("```python\n")[1:])
+    first, second, third = (tmp_path / name for name in ("first.py", "second.py", "third.py"))
+    first.write_text(loop)
+    second.write_text(with_norm(loop, norm))
+    third.write_text(with_norm(loop, norm.replace("/ len(x)) + eps", "/ len(x) + eps)")))
+    for file, code in ((first, 1), (second, 1), (third, 0)):
+        command = ["conform", "--only", "silu", "--only", "rms_norm"]
+        assert main([*command, "--", sys.executable, str(file)]) == code
+        printed = capsys.readouterr().out.splitlines()[:-2]
+        if code:
+            missing = [line for line in printed if line and line not in guide and "stderr" not in line]
+            assert not missing
+
+
+def with_norm(loop, norm):
+    """The guide's loop with its cure and the second operator."""
+    loop = loop.replace("math.exp(-x)", "math.exp(min(-x, 700))")
+    dispatch = """    elif request["op"] == "rms_norm":
+        x, weight = request["args"]["x"], request["args"]["weight"]["data"]
+        if len(weight) == x["shape"][-1]:
+            data = rms_norm(x["data"], weight, request["args"]["eps"])
+            answer["out"] = {"shape": x["shape"], "dtype": "float64", "data": data}
+        else:
+            answer["error"] = "as many weights as features"
+    else:"""
+    return loop.replace("for line in sys.stdin", norm + "\nfor line in sys.stdin").replace("    else:", dispatch)
 
 
 # ---------------------------------------------------------------------------------------------

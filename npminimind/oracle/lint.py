@@ -16,7 +16,7 @@ from .arrays import NOT_FINITE, from_json
 from .mistakes import MISTAKES
 from .vectors import vectors_folder
 
-UNLISTED = ("manifest.json", "schema.json", "ids.json")
+UNLISTED = ("manifest.json", "schema.json", "ids.json")  # ids.json only grows
 MOST_BYTES = 2_000_000
 # suite.situation[.variant …]: words of the situation joined by _; a variant is a word, or letters and a number.
 NAME = re.compile(r"(?P<suite>[a-z][a-z0-9_]*)\.(?P<situation>[a-z][a-z0-9]*(_[a-z0-9]+)*)(\.[a-z][a-z_]*\d*)*")

@@ -17,7 +17,7 @@ from .judging import Problem
 VERSION = 1
 MOST_CRASHES = 5  # deaths and hangs that a run puts up with
 START = 30.0  # seconds that a program may take for its greeting: interpreters and models take time to load
-LAST_LINES = 5  # of stderr, quoted when the program dies
+LAST_LINES = 2  # of stderr, quoted when the program dies
 QUOTED = 80  # characters of a stray line
 
 

@@ -52,7 +52,8 @@ def apart(right, other, free, alternatives):
     if isinstance(right, str):
         assert right == other, (right, other)
         return 0.0, 0.0
-    other = np.asarray(np.array(other, dtype=object), np.float64).reshape(np.shape(right))
+    other = other.numpy() if hasattr(other, "numpy") else np.array(other, dtype=object)
+    other = other.astype(np.float64).reshape(np.shape(right))
     distances = [np.where(free, 0, distance(one, other)).max(initial=0) for one in [right, *alternatives]]
     finite = np.abs(right[np.isfinite(right)]) if right.dtype.kind == "f" else np.ones(1)
     return min(distances), min(distances) / max(finite.max(initial=0), np.finfo(float).tiny)
