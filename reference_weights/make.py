@@ -19,18 +19,18 @@ FOLDERS = {"dense": "minimind-tiny", "moe": "minimind-tiny-moe"}
 
 
 def make(model, build, target, steps, threads):
-    from training import card, evaluate, export, network, tokenizer, train
+    from training import card, evaluate, tokenizer, train
 
     if not (build / "tokenizer.json").exists():
         print("tokenizer ...", flush=True)
         tokenizer.save(tokenizer.train(), build)
     folder = target / FOLDERS[model]
     # Routing sends each expert a different number of rows each time; compiling that does not pay.
-    train.train(model, build, steps, threads, compiled=model == "dense", export_to=folder)
+    waves = [(steps, train.WAVES[model][0][1])] if steps else None
+    train.train(model, build, waves, threads, compiled=model == "dense", export_to=folder)
     evaluate.write(folder)
     card.write(folder, build, model)
-    tokens = export.load_tokenizer(folder).get_vocab_size()
-    print(f"{folder}: {tokens} tokens in the vocabulary, {network.sizes(model)['num_hidden_layers']} layers")
+    print(f"{folder}: done")
 
 
 if __name__ == "__main__":
@@ -42,7 +42,5 @@ if __name__ == "__main__":
     parser.add_argument("--install", action="store_true", help="write into reference_weights/ itself")
     args = parser.parse_args()
 
-    from training.train import STEPS
-
     for name in FOLDERS if args.model == "both" else [args.model]:
-        make(name, args.build, HERE if args.install else args.build, args.steps or STEPS[name], args.threads)
+        make(name, args.build, HERE if args.install else args.build, args.steps, args.threads)

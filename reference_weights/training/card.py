@@ -91,7 +91,7 @@ def about(name, config, report, training):
                 ("vocabulary", f"{config['vocab_size']}; special tokens at ids 0–35 as in MiniMind-3"),
                 ("positions", f"a table of {config['max_position_embeddings']}; trained on rows of {training['length']} tokens, so longer texts are untrained ground"),
                 ("training text", f"{training['tokens']:,} tokens, {training['documents']:,} documents, each read once; {training['learnt_tokens']:,} tokens were learnt (the users' words are read, not learnt)"),
-                ("training", f"{training['steps']:,} steps of {training['batch']} rows; AdamW, peak rate {training['peak_rate']}; torch {training['torch']} on a CPU; seed {training['seed']}"),
+                ("training", f"{training['steps']:,} steps of {training['batch']} rows; AdamW; the rate rises and falls in waves of (last step, peak) {', '.join(f'({end}, {peak})' for end, peak in training['waves'])}; torch {training['torch']} on a CPU; seed {training['seed']}"),
             ],
         ),
         "![loss curve](loss.png)",

@@ -18,16 +18,22 @@ import torch.nn.functional as F
 from . import corpus, data, export, network, tokenizer
 
 BATCH, LENGTH = 16, 256
-PEAK, WARM_UP, HOLD = 3e-3, 100, 0.70  # learning rate; steps of warm-up; share of the steps before it falls to 0
-STEPS = {"dense": 3200, "moe": 3200}
+WARM_UP, HOLD = 100, 0.70  # steps of warm-up; share of a wave before its rate falls to 0
+# The schedule: waves of (last step, peak rate). Both models took a second one, since copying comes late.
+WAVES = {"dense": [(2000, 3e-3), (2900, 2.4e-3)], "moe": [(1000, 3e-3), (1900, 2.4e-3)]}
 ROWS = 64_000  # packed once; a run of n steps reads the first 16 n of them
 
 
-def rate(step, steps):
-    """Learning rate of a step: up, level, then straight down to nothing."""
-    if step < WARM_UP:
-        return PEAK * (step + 1) / WARM_UP
-    return PEAK * min(1.0, (steps - step) / (steps - HOLD * steps))
+def rate(step, waves):
+    """Learning rate of a step; each wave goes up, stays level, then goes straight down to nothing."""
+    start = 0
+    for end, peak in waves:
+        if step < end:
+            up = (step - start + 1) / WARM_UP
+            down = (end - step) / ((1 - HOLD) * (end - start))
+            return peak * min(1.0, up, down)
+        start = end
+    return 0.0
 
 
 def loss_of(forward, config, ids, number, counts):
@@ -52,7 +58,9 @@ def check(forward, config, arrays):
     return sum(forward_loss) / len(forward_loss)
 
 
-def train(model, build, steps, threads=2, compiled=True, export_to=None):
+def train(model, build, waves=None, threads=2, compiled=True, export_to=None):
+    waves = waves or WAVES[model]
+    steps = waves[-1][0]
     torch.set_num_threads(threads)
     torch.manual_seed(corpus.SEED)
     build = Path(build)
@@ -68,7 +76,7 @@ def train(model, build, steps, threads=2, compiled=True, export_to=None):
     rest = [p for p in net.parameters() if p.dim() < 2]
     optimizer = torch.optim.AdamW(
         [{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}],
-        lr=PEAK,
+        lr=waves[0][1],
         betas=(0.9, 0.95),
         fused=True,
     )
@@ -88,7 +96,7 @@ def train(model, build, steps, threads=2, compiled=True, export_to=None):
     clock, since, losses = time.time(), start, []
     for step in range(start, steps):
         for group in optimizer.param_groups:
-            group["lr"] = rate(step, steps)
+            group["lr"] = rate(step, waves)
         loss, balance = loss_of(forward, config, *rows(arrays, step * BATCH, (step + 1) * BATCH))
         (loss + config.get("router_aux_loss_coef", 0.0) * balance).backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
@@ -101,7 +109,7 @@ def train(model, build, steps, threads=2, compiled=True, export_to=None):
             line = {
                 "step": done,
                 "loss": round(sum(losses) / len(losses), 4),
-                "rate": round(rate(step, steps), 6),
+                "rate": round(rate(step, waves), 6),
                 "tokens": int((np.asarray(arrays[1][: done * BATCH]) > 0).sum()),
                 "tokens_per_second": round(speed),
             }
@@ -128,7 +136,7 @@ def train(model, build, steps, threads=2, compiled=True, export_to=None):
                 "steps": steps,
                 "batch": BATCH,
                 "length": LENGTH,
-                "peak_rate": PEAK,
+                "waves": waves,
                 "parameters": sum(p.numel() for p in net.parameters()),
                 "tokens": int((np.asarray(arrays[1][: steps * BATCH]) > 0).sum()),
                 "learnt_tokens": int(np.asarray(arrays[2][: steps * BATCH]).sum()),
@@ -148,11 +156,18 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=["dense", "moe"], default="dense")
     parser.add_argument("--build", default="build")
-    parser.add_argument("--steps", type=int, default=None)
+    parser.add_argument("--steps", type=int, help="a single wave of so many steps; default: WAVES")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("--export-to")
     args = parser.parse_args()
     if not (Path(args.build) / "tokenizer.json").exists():
         tokenizer.save(tokenizer.train(), args.build)
-    train(args.model, args.build, args.steps or STEPS[args.model], args.threads, not args.no_compile, args.export_to)
+    train(
+        args.model,
+        args.build,
+        [(args.steps, WAVES[args.model][0][1])] if args.steps else None,
+        args.threads,
+        not args.no_compile,
+        args.export_to,
+    )
