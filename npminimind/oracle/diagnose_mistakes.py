@@ -9,7 +9,7 @@ from .compare_files import IDS
 from .compare_pattern import to_bfloat16
 from .compare_run import Run
 from .compare_traces import with_rounded_weights
-from .diagnose_evidence import Evidence
+from .diagnose_fit import Evidence
 from .mistakes import MISTAKES
 
 ROUNDINGS = {

@@ -1,11 +1,12 @@
 """A comparison as one self-contained page: where the error starts, and how it grows."""
 
 import math
+import re
 from html import escape
 from pathlib import Path
 
 from .compare_run import place_of
-from .report_text import verdict
+from .report_text import tolerance, verdict
 
 LOWEST, HIGHEST = -9, 2  # powers of ten of the chart
 WIDTH, HEIGHT, LEFT, TOP = 1000, 300, 52, 14
@@ -32,13 +33,14 @@ def as_html(report, reference, candidate):
     body = [
         f"<h1>{escape(str(candidate))} against {escape(str(reference))}</h1>",
         f"<p class=faint>{len(rows)} arrays compared, {len(report.rows) - len(rows)} not dumped. "
-        f"Tolerance: {escape(report.floor)}.</p>",
+        f"{escape(tolerance(report))}.</p>",
         card(report),
         diagnosis_card(report),
         "<h2>Relative error, in the order of execution</h2>",
         f"<div class=wide>{chart(report, rows)}</div>",
         "<p class=faint>Each dot is an array: its greatest error over its root mean square, on a logarithmic scale. "
-        "The dashed line is what may differ. Dots on the lower edge are equal.</p>",
+        "The dashed line is what may differ; dots on the lower edge are equal. Blue agrees, red differs, "
+        "yellow says nothing: a near-tie, or what comes after another token was chosen.</p>",
         "<h2>Layer by layer</h2>",
         *(group(title, members, report.first) for title, members in grouped(rows)),
     ]
@@ -76,7 +78,7 @@ def chart(report, rows):
         left, width = LEFT + step * at, step * len(members)
         if i % 2:
             parts.append(f'<rect class=band x="{left:.1f}" y="{TOP}" width="{width:.1f}" height="{HEIGHT - TOP}"/>')
-        if left - labelled > 75:
+        if left - labelled > 75 and not title.endswith("input"):
             parts.append(f'<text x="{left:.1f}" y="{HEIGHT + 16}">{escape(short(title))}</text>')
             labelled = left
         at += len(members)
@@ -133,7 +135,7 @@ def line(row):
     kind = CLASS[row.verdict]
     width = 60 * (1 - (height_of(row.relative) - TOP) / (HEIGHT - TOP))
     cells = [
-        f"<td>{escape(place_of(row.name)[1].removeprefix('model.layers.'))}</td>",
+        f"<td>{escape(re.sub(r'^model.layers.[0-9]+.(?=.)', '', place_of(row.name)[1]))}</td>",
         f"<td>{'×'.join(map(str, row.shape))}</td>",
         *(f"<td>{value:.2g}</td>" for value in (row.max_abs, row.relative, row.allowed)),
         f'<td style="text-align:left"><span class="bar {kind}" style="width:{width:.0f}px"></span></td>',

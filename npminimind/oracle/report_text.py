@@ -48,8 +48,13 @@ def heading(report):
         text += f", {missing} of the reference's not dumped"
     if report.unknown:
         text += f", {len(report.unknown)} unknown ({', '.join(report.unknown[:3])}{' …' if report.unknown[3:] else ''})"
+    return f"{text}\n{tolerance(report)}"
+
+
+def tolerance(report):
+    """Where the tolerances are from, in words."""
     slack = "" if report.floor.startswith("given") else f"{SLACK} times the floor of float32, "
-    return f"{text}\nallowed: {slack}{report.floor}"
+    return f"allowed: {slack}{report.floor}"
 
 
 def verdict(report):

@@ -1,12 +1,13 @@
 """How often the oracle names the mistake, by evidence: ``python -m tests.mutants.measure`` writes ``rates.json``."""
 
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 
-from npminimind.oracle.diagnose_mistakes import diagnose
+from npminimind.oracle.diagnose_mistakes import beyond, diagnose
 from npminimind.oracle.mistakes import MISTAKES
 
 from .cases import CONFIGS, ROUNDS, make_case
@@ -41,19 +42,21 @@ def outcome(case, evidence, mistake):
     """``named``, ``too many``, ``misnamed``, ``not named``, or ``inside the floor``."""
     found = diagnosed(case, evidence, mistake.id)
     if found.correct:
-        return "inside the floor" if mistake in found.hidden else "missed", found
+        planted = mistake.plant(found.shown.model)
+        hidden = not beyond(found.shown.misfit(planted, mistake.blurred))
+        return "inside the floor" if hidden else "missed", found
     if mistake.id in found.ids:
         return "named" if len(found.ids) <= MOST else "too many", found
     return "misnamed" if found.ids else "not named", found
 
 
-def measure(seed=0):
-    """Every mistake in the dense model by every kind of evidence; in the others, those that it can't have, and some."""
+def measure(seed=0, everywhere=False):
+    """Every mistake by every kind of evidence: in the first model that can have it, or in all that can."""
     counts, details = {evidence: Counter() for evidence in EVIDENCE}, {evidence: {} for evidence in EVIDENCE}
     done = set()
     for name in CONFIGS:
         case = make_case(name, seed)
-        mistakes = [m for i, m in enumerate(MISTAKES) if m.applies(case.config) and (m.id not in done or i % 5 == 0)]
+        mistakes = [m for m in MISTAKES if m.applies(case.config) and (everywhere or m.id not in done)]
         for evidence in EVIDENCE:
             correct = diagnosed(case, evidence)
             counts[evidence]["correct port cleared" if correct.correct else "correct port accused"] += 1
@@ -61,11 +64,17 @@ def measure(seed=0):
                 what, found = outcome(case, evidence, mistake)
                 counts[evidence][what] += 1
                 if what != "named":
-                    details[evidence].setdefault(what, []).append(f"{name}: {mistake.id} -> {', '.join(found.ids)}")
+                    line = f"{name}: {mistake.id} -> {', '.join(found.ids) or 'nothing'}"
+                    details[evidence].setdefault(what, []).append(line)
                     print(name, evidence, what, mistake.id, found.ids, found.wrong[:3], flush=True)
         done |= {mistake.id for mistake in mistakes}
         print(name, {e: dict(c) for e, c in counts.items()}, flush=True)
-    return {"seed": seed, "models": list(CONFIGS), "evidence": {e: rates(counts[e]) | details[e] for e in EVIDENCE}}
+    return {
+        "seed": seed,
+        "models": list(CONFIGS),
+        "everywhere": everywhere,
+        "evidence": {e: rates(counts[e]) | details[e] for e in EVIDENCE},
+    }
 
 
 def rates(counts):
@@ -75,4 +84,4 @@ def rates(counts):
 
 
 if __name__ == "__main__":
-    RATES.write_text(json.dumps(measure(), indent=1) + "\n", encoding="utf-8")
+    RATES.write_text(json.dumps(measure(everywhere="--everywhere" in sys.argv), indent=1) + "\n", encoding="utf-8")
