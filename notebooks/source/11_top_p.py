@@ -184,7 +184,7 @@ r"""
 
 The nucleus ends where a running sum crosses p, and rounding moves that place. On a CPU `torch.cumsum` of float32 adds in float64 and rounds, so that is what is done here; NumPy's own float32 sum agrees with it to the bit in a minority of places only.
 """
-# %%
+# %% measured
 flat = softmax(rows.astype(np.float32) / 3)  # float32, flattened by a temperature of 3
 in_float32 = np.cumsum(np.sort(flat)[:, ::-1], axis=-1)
 in_float64 = np.cumsum(np.sort(flat)[:, ::-1], axis=-1, dtype=np.float64).astype(np.float32)

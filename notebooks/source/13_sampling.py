@@ -168,7 +168,7 @@ r"""
 
 Added up in float32 the borders move, and now and then a neighbour is drawn. Count them:
 """
-# %%
+# %% measured
 p32 = softmax(model(prompt).logits[0, -1].astype(np.float32) / 4)  # float32, many tokens with some probability
 u = np.random.default_rng(2).random(200_000)
 exact = np.searchsorted(np.cumsum(p32, dtype=np.float64), u * p32.sum(dtype=np.float64), side="right")

@@ -21,7 +21,6 @@ sys.path.append("..")  # course.py draws the pictures
 
 import npminimind
 from npminimind import oracle
-from npminimind.oracle.mistakes import MISTAKES
 
 import course
 
@@ -106,7 +105,7 @@ r"""
 
 `oracle.compare` walks through intermediates of the same name in execution order; the tolerance is the **measured** error of float32. The first one beyond it is where the mistake begins.
 """
-# %%
+# %% measured
 report = oracle.compare(reference, mine, model)
 assert not report.agrees and report.first.name == "model.layers.0.self_attn.probs"
 print(report)
@@ -221,7 +220,7 @@ Each of these three models has one mistake planted (their names are veiled in ba
 """
 # %%
 veiled = ["bm9ybS1tZWFuLXN1YnRyYWN0ZWQ=", "cm9wZS1zaWdu", "Z2F0ZS11cC1zd2FwcGVk"]
-planted = [next(m for m in MISTAKES if m.id == b64decode(name).decode()) for name in veiled]
+planted = [next(m for m in oracle.MISTAKES if m.id == b64decode(name).decode()) for name in veiled]
 mysteries = [npminimind.trace(mistake.plant(model), ids) for mistake in planted]
 print([len(candidate) for candidate in mysteries], "arrays each")
 
