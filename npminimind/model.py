@@ -1,5 +1,6 @@
 """MiniMind's forward pass: embedding, blocks of attention and feed-forward, norm, head."""
 
+import warnings
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -86,11 +87,18 @@ class MiniMindForCausalLM(generation.Generation, text.Text):
         ------
         CheckpointError
             A ValueError that names the file and says what is wrong with it.
+
+        Warns
+        -----
+        UserWarning
+            Without a config.json: what was inferred from names and shapes, and what could not be.
         """
         from .checkpoint import load_weights
         from .tokenizer import Tokenizer
 
         checkpoint = load_weights(path, dtype=dtype, lora=lora)
+        if checkpoint.inferred:
+            warnings.warn(" ".join(checkpoint.notes), stacklevel=2)
         tokenizer = Tokenizer.from_pretrained(checkpoint.tokenizer_path) if checkpoint.tokenizer_path else None
         model = cls(checkpoint.config, checkpoint.weights, tokenizer=tokenizer)
         model.checkpoint = checkpoint

@@ -66,6 +66,7 @@ class StopText:
         if self.detokenizer is None:
             return ""
         self.text += "".join(self.detokenizer.put(token_id) for token_id in ids)
+        self.text += self.detokenizer.end() if last else ""
         ends = [self.text.find(string) for string in self.strings if string in self.text]
         if ends:
             self.stopped = True

@@ -138,11 +138,18 @@ class Detokenizer:
     def __init__(self, backend, skip_special_tokens):
         from tokenizers.decoders import DecodeStream
 
-        self.backend, self.decoder = backend, DecodeStream(skip_special_tokens=skip_special_tokens)
+        self.backend, self.skip_special_tokens = backend, skip_special_tokens
+        self.decoder, self.pending = DecodeStream(skip_special_tokens=skip_special_tokens), []
 
     def put(self, token_id):
         """The text that this id completes, perhaps none."""
-        return self.decoder.step(self.backend, token_id) or ""
+        text = self.decoder.step(self.backend, token_id) or ""
+        self.pending = [] if text else [*self.pending, token_id]
+        return text
+
+    def end(self):
+        """No more ids come: whole characters that stood before half a one in the same token."""
+        return self.backend.decode(self.pending, self.skip_special_tokens).rstrip("\ufffd")
 
 
 def read_chat_template(config_file):

@@ -82,7 +82,8 @@ def trace_generation(model, input_ids, attention_mask=None, rounds=4, force_ids=
     rounds : int
         How many tokens a row to generate at most.
     force_ids : int array [B, R] or [R], optional
-        Tokens to go on with instead of the chosen ones (teacher forcing): R rounds are run.
+        Tokens to go on with instead of the chosen ones (teacher forcing): R rounds are run, and no EOS ends
+        them unless ``eos_token_id`` is given.
     u : sequence of floats, optional
         The uniform numbers to draw with, B a round.
     **arguments
@@ -98,6 +99,7 @@ def trace_generation(model, input_ids, attention_mask=None, rounds=4, force_ids=
         force_ids = ids_within(force_ids, model.config.vocab_size)
         forced = np.broadcast_to(force_ids, (len(input_ids), force_ids.shape[-1]))
         rounds = forced.shape[1]
+        arguments = {"eos_token_id": None} | arguments
     if u is not None:
         arguments["rng"] = u
     result = Trace(metadata=described(model, input_ids, attention_mask=attention_mask, rounds=rounds, **arguments))

@@ -7,6 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from npminimind.stopping import StopText, held_back, parse_stop
+from npminimind.tokenizer import Tokenizer
 
 words = st.text("abc", min_size=1, max_size=4)
 
@@ -135,3 +136,16 @@ class TestBadStops:
 
     def test_parse(self, tokenizer):
         assert parse_stop(["ab", [5, 6], 7, "<|im_end|>"], tokenizer) == (["ab"], [(5, 6), (7,), (2,)])
+
+
+def test_the_last_token_keeps_its_whole_characters():
+    """A token of one whole character and half of another, at the end: the whole one is text, the half is dropped."""
+    from tokenizers import Tokenizer as Backend
+    from tokenizers.decoders import ByteLevel
+    from tokenizers.models import BPE
+
+    halves = {"h": 0, "i": 1, "hðŁ": 2}  # byte-level spelling of "h" + the first two bytes of an emoji
+    backend = Backend(BPE(vocab=halves, merges=[]))
+    backend.decoder = ByteLevel()
+    text = StopText(Tokenizer(backend))
+    assert [text.put(1), text.put(2), text.end()] == ["i", "", "h"]

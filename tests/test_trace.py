@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from conftest import refusal
 
-from npminimind import trace, trace_generation
+from npminimind import MiniMindConfig, MiniMindForCausalLM, trace, trace_generation
 from npminimind.names import forward_names
 
 IDS = [[5, 6, 7], [8, 9, 10]]
@@ -139,3 +139,10 @@ class TestTap:
     def test_what_is_no_function(self, dense, tap):
         for call in (dense, dense.generate):
             refusal(lambda call=call: call(IDS, tap=tap), "tap must be a function", error=TypeError)
+
+
+def test_forced_ids_run_all_their_rounds_past_an_eos():
+    """Teacher forcing goes on behind an EOS (id 2); the finished row keeps the forced ids."""
+    config = MiniMindConfig(hidden_size=64, num_hidden_layers=1, vocab_size=9)
+    result = trace_generation(MiniMindForCausalLM.random(config), [[3, 4]], force_ids=[[2, 5, 6]], do_sample=False)
+    assert [int(result[f"round_{r}.sample.next_token"][0, 0]) for r in range(3)] == [2, 5, 6]

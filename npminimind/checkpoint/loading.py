@@ -34,6 +34,8 @@ class Checkpoint:
         "minimind-3", "minimind2", "minimind-1", "qwen3" or "llama".
     notes : list of str
         What was recognised, inferred, permuted, left out; plain sentences.
+    inferred : bool
+        There was no config that fits: names and shapes told, and some numbers are a generation's usual ones.
     tensors : dict
         Today's name -> StoredTensor (``name`` in the file, ``dtype``, ``shape``, ``nbytes``).
     generation_config : dict or None
@@ -50,6 +52,7 @@ class Checkpoint:
     config: object
     generation: str
     notes: list
+    inferred: bool
     tensors: dict
     neighbours: bool = False
     generation_config: dict | None = None
@@ -117,7 +120,7 @@ def inspect(path, config=None):
     tensors, neighbours, more = rename(source.path, stored)
     shapes = read_shapes(source.path, tensors, neighbours)
     untied = shapes.has_head and not same_numbers(tensors["lm_head.weight"], tensors["model.embed_tokens.weight"])
-    config, generation, found = choose_config(source, config, shapes, untied)
+    config, generation, found, inferred = choose_config(source, config, shapes, untied)
     notes += more + found + head_notes(config, shapes, untied) + rope_notes(neighbours)
     check_tensors(source.path, config, shapes, tensors)
     tokenizer = source.tokenizer_path
@@ -128,6 +131,7 @@ def inspect(path, config=None):
         config=config,
         generation=generation,
         notes=notes,
+        inferred=inferred,
         tensors=tensors,
         neighbours=neighbours,
         generation_config=read_generation_config(source),
@@ -149,23 +153,28 @@ def read_generation_config(source):
 
 
 def choose_config(source, config, shapes, untied):
-    """The given config, else config.json, else what names and shapes say; generation and notes too."""
+    """The given config, else config.json, else what names and shapes say.
+
+    Returns
+    -------
+    config, generation, notes, inferred
+    """
     if config is not None:
         check_fit(source.path, {}, config, shapes, "does not fit the given config, which says")
         if config.qk_norm != shapes.qk_norm:
             refuse(source.path, f"has {'' if shapes.qk_norm else 'no '}q/k norm, the given config says otherwise")
-        return config, recognise(shapes)[0] or "llama", ["The config was given."]
+        return config, recognise(shapes)[0] or "llama", ["The config was given."], False
     beside = source.beside("config.json")
     if beside is None:
-        return infer_config(source.path, shapes, untied)
+        return *infer_config(source.path, shapes, untied), True
     try:
-        return read_config(beside, read_json(beside), shapes, untied)
+        return *read_config(beside, read_json(beside), shapes, untied), False
     except Mismatch as mismatch:
         if not source.named_file:
             raise
         reason = f"Not used, another model's: {mismatch}."
     config, generation, notes = infer_config(source.path, shapes, untied)
-    return config, generation, [reason, *notes]
+    return config, generation, [reason, *notes], True
 
 
 def head_notes(config, shapes, untied):
