@@ -108,7 +108,7 @@ def test_finding_is_printed_with_its_name(c_port, capsys):
 def test_lines_follow_the_protocols_schema(js_port):
     jsonschema = pytest.importorskip("jsonschema")
     schema = json.loads((VECTORS / "protocol.schema.json").read_text(encoding="utf-8"))
-    cases = [load_vectors(name)[0] for name in suites()]
+    cases = [min(load_vectors(name), key=lambda case: len(str(case.args))) for name in suites()]
     requests = [{"id": i, "op": case.operator, "args": encode(case.args)} for i, case in enumerate(cases, 1)]
     sent = "".join(json.dumps(request) + "\n" for request in requests)
     run = subprocess.run(js_port, input=sent, capture_output=True, text=True, check=True)
