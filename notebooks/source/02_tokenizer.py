@@ -104,13 +104,13 @@ course.table(["id", "decoded alone", "streamed"], [[i, a, repr(p)] for i, a, p i
 r"""
 ## 4. 特殊 token
 
-0 到 35 号是特殊 token。写在文字里的特殊 token 会变成它自己的 id；编码时不会自动加 BOS。解码时默认略去。
+0 到 35 号是特殊 token。写在文字里的特殊 token 会变成它自己的 id；编码时不会自动加 BOS。解码时默认略去控制用的那些；`<think>` 之类的标记是给人看的，会留下。
 """
 # %% en
 r"""
 ## 4. Special tokens
 
-Ids 0 to 35 are special. A special token written in a text becomes its own id; encoding adds no BOS. Decoding leaves them out by default.
+Ids 0 to 35 are special. A special token written in a text becomes its own id; encoding adds no BOS. Decoding leaves out those that control; marks such as `<think>` are meant to be read, and stay.
 """
 # %%
 special = {name: tokenizer.special_id(name) for name in ("<|endoftext|>", "<|im_start|>", "<|im_end|>")}
@@ -118,6 +118,7 @@ assert special == {"<|endoftext|>": 0, "<|im_start|>": 1, "<|im_end|>": 2}  # pa
 assert tokenizer.encode("<|im_end|>") == [2] and tokenizer.encode("<think>") == [25]
 ids = tokenizer.encode("Hi<|im_end|>")
 assert tokenizer.decode(ids) == "Hi" and tokenizer.decode(ids, skip_special_tokens=False) == "Hi<|im_end|>"
+assert tokenizer.decode([25]) == "<think>"
 print(special)
 # %% zh
 r"""
