@@ -17,6 +17,7 @@ STATED = {
     "rope.cos": (16, 0),
     "rope.sin": (16, 0),
     "model.embed_tokens": (1, 0),
+    "model.layers.{i}.mlp": (64, 24),
     "model.layers.{i}.mlp.hidden": (112, 32),
     "sample.probs": (720, 32),
 }

@@ -137,7 +137,12 @@ EVIDENCE = {"trace": "a trace", "logits": "logits alone", "generated ids": "gene
 def wrong_by_itself(diagnosis):
     """Where to look when no known mistake fits."""
     if diagnosis.evidence != "trace":
-        return ["  a trace shows more: dump the names of `npminimind.names` and compare again"]
+        lines = ["  a trace shows more: dump the names of `npminimind.names` and compare again"]
+        if any(name.startswith("round_") and not name.startswith("round_0.") for name in diagnosis.wrong):
+            lines.append(
+                "  rounds count as fed with the reference's tokens; if yours were others, dump sample.next_token"
+            )
+        return lines
     lines = ["  wrong by themselves, though what goes in is the candidate's own:"]
     lines.append("    " + ", ".join(diagnosis.wrong[:8]) + (" …" if diagnosis.wrong[8:] else ""))
     if all(name.split(".")[-1] in ("lm_head", "logits") for name in diagnosis.wrong):

@@ -64,8 +64,8 @@ def measure(seed=0, everywhere=False):
                 what, found = outcome(case, evidence, mistake)
                 counts[evidence][what] += 1
                 if what != "named":
-                    line = f"{name}: {mistake.id} -> {', '.join(found.ids) or 'nothing'}"
-                    details[evidence].setdefault(what, []).append(line)
+                    taken_for = f", taken for {', '.join(found.ids)}" if found.ids else ""
+                    details[evidence].setdefault(what, []).append(f"{name}: {mistake.id}{taken_for}")
                     print(name, evidence, what, mistake.id, found.ids, found.wrong[:3], flush=True)
         done |= {mistake.id for mistake in mistakes}
         print(name, {e: dict(c) for e, c in counts.items()}, flush=True)
