@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, settings
 from npminimind import MiniMindConfig, MiniMindForCausalLM
 
 CHECKOUT = Path(__file__).parent.parent
+# Programs that tests start use this checkout too, installed or not.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))
 
 # The same examples in every run: a failure is a failure for everybody. HYPOTHESIS_PROFILE=long looks further.
 settings.register_profile(
