@@ -47,10 +47,10 @@ def explain(name, ours, theirs, apart, limit, run=None):
             if sentence:
                 found = [sentence]
                 break
-    found += where(name, wrong, run)
-    if not found or all(sentence.startswith("only") or sentence.startswith("right") for sentence in found):
-        found += size(apart, ours)
-    return found
+    places = where(name, wrong, run)
+    if not found:
+        found = size(apart, ours, everywhere=not places)
+    return found + places
 
 
 def not_finite(ours, theirs, wrong):
@@ -198,8 +198,8 @@ def sentence(what, bad, count, name, run):
 # How much
 
 
-def size(apart, ours):
-    """The ladder of error sizes."""
+def size(apart, ours, everywhere):
+    """The ladder of error sizes. Rounded weights spare no position and no head."""
     rms = rms_of(ours)
     relative = float(apart.max(initial=0)) / rms if rms else math.inf
     if relative < FLOAT16_SIZE[0]:
@@ -209,6 +209,8 @@ def size(apart, ours):
         for bits, (low, high) in (("float16", FLOAT16_SIZE), ("bfloat16", BFLOAT16_SIZE))
         if low <= relative <= high
     ]
+    if sizes and not everywhere:
+        return []
     if sizes:
         return [f"of the size that weights rounded to {' or '.join(sizes)} make"]
     return ["too large for rounding: something else was computed"]
