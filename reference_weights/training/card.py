@@ -28,6 +28,7 @@ TITLES = {
     "word": "translate a word",
     "chat": "small talk (one of the known answers)",
 }
+WEAK = "**Trained too briefly.** Its sentences are fluent, but it mixes up names and things, and most of its answers are wrong: use it to look at routing, not for what it says."
 SORTS = ("held out", "memorised", "open")
 LANGS = ("en", "zh")
 
@@ -80,8 +81,9 @@ def about(name, config, report, training):
         "",
         f"A {kind} with MiniMind-3's architecture (`{config['architectures'][0]}` in transformers), small enough to travel with the code: "
         f"{report['parameters']:,} parameters, `model.safetensors` of {report['bytes']['model.safetensors']:,} bytes (float16). "
-        "It tells little stories, answers small questions and sometimes thinks first, in English and in Chinese. It knows nothing else, and mostly says so.",
+        "It was made to tell little stories, answer small questions and think first where asked, in English and in Chinese.",
         "",
+        *([WEAK, ""] if report["overall"]["right"] < 0.5 else []),
         *table(
             ("", ""),
             [
@@ -91,7 +93,7 @@ def about(name, config, report, training):
                 ("vocabulary", f"{config['vocab_size']}; special tokens at ids 0–35 as in MiniMind-3"),
                 ("positions", f"a table of {config['max_position_embeddings']}; trained on rows of {training['length']} tokens, so longer texts are untrained ground"),
                 ("training text", f"{training['tokens']:,} tokens, {training['documents']:,} documents, each read once; {training['learnt_tokens']:,} tokens were learnt (the users' words are read, not learnt)"),
-                ("training", f"{training['steps']:,} steps of {training['batch']} rows; AdamW; the rate rises and falls in waves of (last step, peak) {', '.join(f'({end}, {peak})' for end, peak in training['waves'])}; torch {training['torch']} on a CPU; seed {training['seed']}"),
+                ("training", f"{training['steps']:,} steps of {training['batch']} rows; AdamW; the rate goes up, stays and falls to 0 in waves of (last step, peak): {', '.join(f'({end}, {peak})' for end, peak in training['waves'])}; torch {training['torch']} on a CPU; seed {training['seed']}"),
             ],
         ),
         "![loss curve](loss.png)",
@@ -113,6 +115,8 @@ def answers(report):
         "*Memorised*: the whole table was in the training text. A pair outside it would be unknown: sums above 20 are not calculated.",
         "",
         *table(("kind", "", "English", "Chinese"), [(TITLES[k], v["sort"], score(v["en"]), score(v["zh"])) for k, v in by_sort]),
+        "Where a question offers two answers (who has it? which of two colours?), half of them come right by chance.",
+        "",
         "With an open think block, the answer behind it:",
         "",
         *table(("kind", "English", "Chinese"), [(TITLES[k], score(v["en"]), score(v["zh"])) for k, v in report["thinking"].items()]),
@@ -130,7 +134,7 @@ def tales(report):
         "## Stories",
         "",
         "An opening gives the first three sentences; a request names a hero and a thing. All are held-out combinations. *Parses*: the whole text is one that "
-        "the grammar of the training text could have written, every repeated name and thing in agreement.",
+        "the grammar of the training text could have written, every repeated name, animal and thing in agreement. *Keeps*: the model's own words name the hero, the thing.",
         "",
         *table(("", "asked", "ends", "parses", "keeps the name", "keeps the thing"), rows),
         "## Refrains",

@@ -108,10 +108,9 @@ def beginning(text, lang, sentences=3):
     return text[: ends[sentences - 1]]
 
 
-def judge_story(text, ended, lang, hero, thing):
-    """What a story keeps: (ended, parses, name kept, thing kept)."""
-    found = stories.read(text, lang)
-    return ended, found is not None, hero in text, thing in text
+def judge_story(given, told, ended, lang, hero, thing):
+    """(ended, parses, name kept, thing kept): the first two of the whole text, the others of what the model told."""
+    return ended, stories.read(given + told, lang) is not None, hero in told, thing in told
 
 
 def measure_stories(model, each=50):
@@ -135,24 +134,17 @@ def measure_stories(model, each=50):
             "greedy": {},
             "sampled": {"do_sample": True, "temperature": 0.85, "top_p": 0.85, "top_k": 50, "rng": SEED},
         }.items():
-            told = [
-                (opening + text, ended, s["hero"]["word"], s["obj"]["word"])
-                for (opening, s), (text, ended) in zip(openings, complete(model, [o for o, _ in openings], **arguments))
-            ]
-            requested = [
-                (text, ended, q.key[0], q.key[1])
-                for q, (text, ended) in zip(asked, complete(model, prompts, **arguments))
-            ]
-            for name, items in (("openings", told), ("requests", requested)):
-                judged = [judge_story(text, ended, lang, hero, thing) for text, ended, hero, thing in items]
-                report[lang][f"{name}, {how}"] = {
-                    "asked": len(judged),
-                    **{
-                        key: int(sum(j[i] for j in judged))
-                        for i, key in enumerate(("ended", "parses", "name", "thing"))
-                    },
-                    "failures": [text for (text, *_), j in zip(items, judged) if not all(j)][:2],
-                }
+            told = complete(model, [opening for opening, _ in openings], **arguments)
+            asked_for = complete(model, prompts, **arguments)
+            items = {
+                "openings": [(o, *t, s["hero"]["word"], s["obj"]["word"]) for (o, s), t in zip(openings, told)],
+                "requests": [("", *t, *q.key[:2]) for q, t in zip(asked, asked_for)],
+            }
+            for name, stories_told in items.items():
+                judged = [judge_story(given, text, ended, lang, *kept) for given, text, ended, *kept in stories_told]
+                counts = {key: sum(j[i] for j in judged) for i, key in enumerate(("ended", "parses", "name", "thing"))}
+                failures = [given + text for (given, text, *_), j in zip(stories_told, judged) if not all(j)]
+                report[lang][f"{name}, {how}"] = {"asked": len(judged), **counts, "failures": failures[:2]}
     return report
 
 
