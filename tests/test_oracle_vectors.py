@@ -176,7 +176,7 @@ def test_by_hand():
 
 def test_truth_is_the_same_here(make):
     """Computed again, with numpy alone, on whatever machine this is: within 1e-12 of what is stored."""
-    from build import truth_of
+    from storing import truth_of
 
     for case in RIGHT:
         again = truth_of(case.operator, case.args)

@@ -11,8 +11,8 @@ import cases_model
 import cases_rope
 import cases_sampling
 import cases_small
-from build import stored
 from models import write_models
+from storing import stored
 
 import npminimind
 from npminimind.checkpoint import save_safetensors
