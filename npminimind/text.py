@@ -57,7 +57,10 @@ class Text:
 
     def need_tokenizer(self):
         if self.tokenizer is None:
-            raise ValueError("this model has no tokenizer: set model.tokenizer, or work with ids (generate, steps)")
+            raise ValueError(
+                "this model has no tokenizer: set model.tokenizer (on the command line: --tokenizer PATH), "
+                "or work with ids (generate, steps)"
+            )
         return self.tokenizer
 
     def logprobs(self, input_ids, attention_mask=None):

@@ -2,10 +2,13 @@
 
 import io
 import json
+import shutil
 import sys
 
 import pytest
 from cli_helpers import LETTERS, recorded, run, speaking_folder, text_of
+
+from npminimind import reference_weights
 
 GREEDY = dict(max_new_tokens=14, eos_token_id=None, do_sample=False)
 PROMPT = 13  # tokens of the recorded prompts
@@ -113,3 +116,14 @@ def test_weights_that_are_not_finite_stop_it_and_are_named(capsys, tmp_path):
     _, out, _ = run(capsys, "info", tmp_path / "bad", "--json")
     found = {"name": "model.layers.1.mlp.up_proj.weight", "index": [3, 4], "value": "nan"}
     assert json.loads(out)["nonfinite"] == found
+
+
+def test_a_tokenizer_may_lie_elsewhere(tmp_path, capsys):
+    """A lone file of weights speaks with ``--tokenizer``; without it the message says so."""
+    lone = tmp_path / "lone.safetensors"
+    shutil.copy(reference_weights() / "minimind-tiny" / "model.safetensors", lone)
+    command = ["generate", "Once upon", "--model", lone, "--max-new-tokens", 4, "--greedy"]
+    code, out, _ = run(capsys, *command, "--tokenizer", "minimind-tiny")
+    assert code == 0 and out.startswith("Once upon a time")
+    code, _, err = run(capsys, *command)
+    assert code == 2 and "--tokenizer PATH" in err

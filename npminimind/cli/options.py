@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import MiniMindForCausalLM, TorchGenerator, reference_weights
 from ..errors import CheckpointError
+from ..tokenizer import Tokenizer
 
 BOX = ("minimind-tiny", "minimind-tiny-moe")
 PROMPT = "Once upon a time"
@@ -28,6 +29,9 @@ def add_model(parser, dtype="float32"):
         default=BOX[0],
         help=f"a folder or a file (*.safetensors, *.pth), or a model in the box: {', '.join(BOX)} (default: {BOX[0]})",
     )
+    group.add_argument(
+        "--tokenizer", metavar="PATH", help="tokenizer.json or its folder, where none lies by the weights"
+    )
     group.add_argument("--lora", metavar="FILE", help="a LoRA file to merge into the weights")
     group.add_argument("--dtype", choices=DTYPES, default=dtype, help=f"what to compute in (default: {dtype})")
 
@@ -38,7 +42,10 @@ def model_path(name):
 
 
 def load_model(args):
-    return MiniMindForCausalLM.from_pretrained(model_path(args.model), dtype=np.dtype(args.dtype), lora=args.lora)
+    model = MiniMindForCausalLM.from_pretrained(model_path(args.model), dtype=np.dtype(args.dtype), lora=args.lora)
+    if args.tokenizer is not None:
+        model.tokenizer = Tokenizer.from_pretrained(model_path(args.tokenizer))
+    return model
 
 
 # ---------------------------------------------------------------------------------------------
