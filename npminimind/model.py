@@ -104,6 +104,29 @@ class MiniMindForCausalLM(generation.Generation, text.Text):
         model.checkpoint = checkpoint
         return model
 
+    def save_pretrained(self, folder, dtype="float32", layout="hf"):
+        """Write the model as a folder that others read; ``npminimind convert`` for a model in hand.
+
+        Parameters
+        ----------
+        folder : str or Path
+        dtype : {"float32", "float16", "bfloat16", "float64"}
+        layout : {"hf", "minimind"}
+            See :func:`npminimind.checkpoint.save_pretrained`. The tokenizer and generation_config.json of the
+            checkpoint that this model came from are copied.
+
+        Raises
+        ------
+        CheckpointError
+            What cannot be written, or has no equivalent in the layout.
+        """
+        from .checkpoint import save_pretrained
+
+        source, facts = self.checkpoint, {}
+        if source is not None:
+            facts = {"tokenizer_source": source.tokenizer_path, "generation_config": source.generation_config}
+        save_pretrained(self.config, self.params, folder, dtype=dtype, layout=layout, **facts)
+
     @classmethod
     def random(cls, config, seed=0, dtype=np.float32):
         """A model with random weights: matrices normal with variance 1 / in, norms around 1."""

@@ -263,3 +263,20 @@ print(model.generate(ids, max_new_tokens=5, do_sample=False, eos_token_id=None).
     one, two = (run_python(code, OPENBLAS_NUM_THREADS=n, OMP_NUM_THREADS=n).splitlines() for n in "12")
     np.testing.assert_allclose(eval(one[0]), eval(two[0]), rtol=0, atol=FLOOR)
     assert one[1] == two[1]
+
+
+def test_save_pretrained_gives_back_the_very_file(tmp_path):
+    """The model in the box, stored in float16: widened, saved as float16, it is bit for bit what was read."""
+    from npminimind import load, reference_weights
+    from npminimind.checkpoint import read_safetensors
+
+    model = load()
+    model.save_pretrained(tmp_path / "copy", dtype="float16")
+    before, _ = read_safetensors(reference_weights() / "minimind-tiny" / "model.safetensors")
+    after, _ = read_safetensors(tmp_path / "copy" / "model.safetensors")
+    assert before.keys() == after.keys()
+    for name in before:
+        np.testing.assert_array_equal(before[name], after[name])
+    again = MiniMindForCausalLM.from_pretrained(tmp_path / "copy")
+    assert again.tokenizer.encode("Once upon a time") == model.tokenizer.encode("Once upon a time")
+    assert again.checkpoint.generation_config == model.checkpoint.generation_config
