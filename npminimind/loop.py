@@ -6,6 +6,7 @@ import numpy as np
 
 from .cache import KVCache, check_past
 from .inputs import check_input_ids, check_mask, flag, ids_within, whole_number
+from .nonfinite import find_nonfinite
 from .rng import TorchGenerator, Uniforms
 from .step import Step
 from .stopping import Stops
@@ -196,7 +197,7 @@ def check_stages(ops, loop):
 
 
 def first_not_finite(params):
-    for name, array in params.items():
-        if not np.isfinite(array).all():
-            return f"the first parameter with nan or inf is {name}"
+    found = find_nonfinite(params)
+    if found:
+        return f"the first parameter with nan or inf is {found.name}"
     return "all parameters are finite: the numbers overflow on the way (a trace shows where)"

@@ -138,3 +138,9 @@ def test_a_negative_seed_is_refused(dense):
 def test_uniforms_are_float64_below_1():
     u = Uniforms(0).take(1000)
     assert u.dtype == np.float64 and (u >= 0).all() and (u < 1).all()
+
+
+@pytest.mark.parametrize("wrong", [1.0, -1e-300, float("nan")])
+def test_given_uniforms_are_refused_where_they_are_handed_out(wrong):
+    """A swapped multinomial need not check them again."""
+    refusal(lambda: Uniforms([0.5, wrong]).take(2), "[0, 1)")

@@ -6,11 +6,13 @@ A reader's way through, lower files first:
 * ``safetensors``; ``zip_entries``, ``pickle_names``, ``pickle_subset``, ``pth``: the two formats.
 * ``names`` and ``shapes``: what keys and shapes say; ``infer``: a config from them alone.
 * ``refusals``, ``rope_config``, ``configs``: config.json.
-* ``sources``: what lies in a folder; ``tokenizer_check``, ``row_order``, ``lora``; ``loading`` puts it together.
+* ``sources``: what lies in a folder; ``tokenizer_check``, ``row_order``, ``placing``, ``lora``: its parts;
+  ``loading`` puts them together.
 * ``pth_writer``, ``saving``: the way out.
 """
 
-from .loading import Checkpoint, find_nonfinite, inspect, load_weights
+from ..nonfinite import find_nonfinite
+from .loading import Checkpoint, inspect, load_weights
 from .safetensors import read_safetensors, save_safetensors
 from .saving import convert, save_pretrained
 

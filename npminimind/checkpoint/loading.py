@@ -1,19 +1,17 @@
 """From a path to a config and filled weights: recognise, check everything, then read each tensor once."""
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
-from ..params import Weights, param_shapes
+from ..params import Weights
 from .configs import Mismatch, check_fit, read_config
-from .files import quote, read_json, reading, refuse
+from .files import read_json, reading, refuse
 from .infer import infer_config, recognise
 from .lora import merge_lora
 from .names import rename
-from .row_order import in_file_order
+from .placing import check_tensors, placements
 from .shapes import read_shapes
 from .sources import find_source, read_tensors
 from .stored import read_into
@@ -206,98 +204,3 @@ def same_numbers(one, other):
             if a.read(count) != b.read(count):
                 return False
     return True
-
-
-# ---------------------------------------------------------------------------------------------
-# Which stored tensor goes where
-
-
-class Fused(NamedTuple):
-    """The experts of a layer in one tensor (transformers 5): parts in file order."""
-
-    parts: tuple
-    shape: tuple
-
-
-def fused_layout(config, layer):
-    """Stored name -> :class:`Fused` of one layer: ``gate_up_proj [E, 2I, H]``, ``down_proj [E, H, I]``."""
-    c, path = config, f"model.layers.{layer}.mlp.experts."
-    gate_up = [f"{path}{e}.{part}_proj.weight" for e in range(c.num_experts) for part in ("gate", "up")]
-    down = [f"{path}{e}.down_proj.weight" for e in range(c.num_experts)]
-    return {
-        f"{path}gate_up_proj": Fused(tuple(gate_up), (c.num_experts, 2 * c.moe_intermediate_size, c.hidden_size)),
-        f"{path}down_proj": Fused(tuple(down), (c.num_experts, c.hidden_size, c.moe_intermediate_size)),
-    }
-
-
-def fused_tensors(config):
-    """:func:`fused_layout` of all layers."""
-    layout = {}
-    for i in range(config.num_hidden_layers):
-        layout |= fused_layout(config, i)
-    return layout
-
-
-def check_tensors(path, config, shapes, tensors):
-    """Every parameter is there, in its shape, and nothing else is."""
-    expected = param_shapes(config)
-    if shapes.fused:
-        for name, fused in fused_tensors(config).items():
-            expected[name] = fused.shape
-            for part in fused.parts:
-                del expected[part]
-    missing = [name for name in expected if name not in tensors]
-    if missing:
-        refuse(path, f"lacks {len(missing)} of {len(expected)} tensors, first {missing[0]}; download it again")
-    extra = [name for name in tensors if name not in expected and name != "lm_head.weight"]
-    if extra:
-        first = quote(tensors[extra[0]].name)
-        refuse(path, f"holds {first}, which has no place in a MiniMind ({len(extra)} such tensors)")
-    for name, shape in expected.items():
-        stored = tensors[name]
-        if stored.shape != shape:
-            refuse(path, f"{quote(stored.name)} has shape {list(stored.shape)}, the config needs {list(shape)}")
-
-
-def placements(checkpoint, params):
-    """Pairs of a stored tensor and the arrays that its elements fill one after the other."""
-    fused = fused_tensors(checkpoint.config) if "model.layers.0.mlp.experts.gate_up_proj" in checkpoint.tensors else {}
-    for name, tensor in checkpoint.tensors.items():
-        if name in fused:
-            yield tensor, [params[part] for part in fused[name].parts]
-        elif name in params:
-            yield tensor, [in_file_order(params[name], name, checkpoint.neighbours, checkpoint.config.head_dim)]
-
-
-# ---------------------------------------------------------------------------------------------
-# Numbers that are none
-
-
-class NonFinite(NamedTuple):
-    """The first number of a model that is NaN or infinite."""
-
-    name: str
-    index: tuple
-    value: float
-
-
-def find_nonfinite(params):
-    """The first parameter with a NaN or an infinity, or None.
-
-    Parameters
-    ----------
-    params : dict or params.Weights
-
-    Examples
-    --------
-    >>> find_nonfinite({"model.norm.weight": np.array([1.0, np.inf])})
-    NonFinite(name='model.norm.weight', index=(1,), value=inf)
-    """
-    params = params if isinstance(params, Mapping) else params.params
-    for name, array in params.items():
-        # The extremes of an array carry a NaN or an infinity on; they need no second array. Slow only in float16.
-        extremes = array if array.dtype == np.float16 or not array.size else (array.min(), array.max())
-        if not np.isfinite(extremes).all():
-            index = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-            return NonFinite(name, index, float(array[index]))
-    return None

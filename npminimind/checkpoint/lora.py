@@ -9,6 +9,7 @@ import numpy as np
 
 from .files import quote, read_json, refuse
 from .names import current_name, strip_prefixes
+from .row_order import in_file_order
 from .sources import read_file
 from .stored import FLOATS, read_into
 
@@ -109,8 +110,6 @@ def check_pair(path, name, pair, params):
 
 def product(pair, weights, name):
     """``B @ A``, its rows in today's order."""
-    from .loading import in_file_order
-
     a = np.empty(pair.down.shape, weights.dtype)
     b = np.empty(pair.up.shape, weights.dtype)
     read_into(pair.down, [a])
