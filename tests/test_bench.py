@@ -7,9 +7,12 @@ import pytest
 
 from npminimind import MiniMindConfig, MiniMindForCausalLM
 from npminimind.bench import measure
-from npminimind.bench.measure import Options, active_parameters
+from npminimind.bench.measure import Options, active_parameters, prefill_flops
 from npminimind.checkpoint import save_pretrained
 from npminimind.cli import main
+
+
+FIRST_TOKEN = {"model": "x", "import_numpy": 1.0, "generate": 2.0, "read_files": 0.5}
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +27,7 @@ def checkpoint(tmp_path_factory):
 
 def test_json_has_every_measurement_and_every_time_is_positive(checkpoint, capsys, monkeypatch):
     measured = sys_module("npminimind.bench.measure")
-    monkeypatch.setattr(measured, "first_token", lambda options: {"model": "x", "import_numpy": 1.0, "generate": 2.0})
+    monkeypatch.setattr(measured, "first_token", lambda options: FIRST_TOKEN)
     monkeypatch.setattr(sys_module("npminimind.bench.limits"), "TOGETHER", 2**20)
     assert main(["bench", "--model", str(checkpoint), "--quick", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
@@ -53,6 +56,22 @@ def test_active_parameters_count_only_the_chosen_experts():
     model = MiniMindForCausalLM.random(config)
     total = sum(array.size for array in model.params.values())
     assert total - active_parameters(model) == 3 * 3 * 768 * 2432
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_flops_of_a_prefill_counted_by_hand(tied):
+    """H 64, 4 heads and 2 kv heads of 16, I 256, V 100, one layer; 2 rows of 3 tokens."""
+    config = MiniMindConfig(
+        hidden_size=64, num_hidden_layers=1, vocab_size=100, num_attention_heads=4, num_key_value_heads=2,
+        intermediate_size=256, tie_word_embeddings=tied,
+    )  # fmt: skip
+    model = MiniMindForCausalLM.random(config)
+    matrices = 64 * 64 + 2 * 32 * 64 + 64 * 64 + 3 * 64 * 256
+    norms = 3 * 64 + 2 * 16
+    products = 2 * 6 * (matrices + norms) + 2 * 2 * 100 * 64  # every token; the head for the last of each row
+    attention = 2 * (1 + 2 + 3) * 4 * (2 * 16 + 2 * 16)  # rows, pairs, heads, q times k and probs times v
+    assert active_parameters(model) == matrices + norms + 100 * 64
+    assert prefill_flops(model, {"batch": 2, "prompt": 3}) == products + attention
 
 
 def test_transformers_missing_is_one_line(monkeypatch):

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import sampling
+from .. import reference_weights, sampling
+from ..checkpoint import inspect
 from . import limits, memory
 from .runners import Ours, Transformers, model_of, products_alone
 
@@ -95,7 +96,7 @@ def measure_case(model, runners, case, limit, options):
     ids = np.random.default_rng(1).integers(0, model.config.vocab_size, (case["batch"], case["prompt"]))
     decoding = case["new_tokens"] > 0
     times = {runner.name: [] for runner in runners}
-    alone = products_alone(model, case["batch"] if decoding else case["prompt"])
+    alone = products_alone(model, case["batch"] * (1 if decoding else case["prompt"]), case["batch"])
     times["products alone"] = []
     for _ in range(options.repeats):
         for runner in runners:
@@ -109,7 +110,7 @@ def measure_case(model, runners, case, limit, options):
     if decoding and case["batch"] == 1:
         result["share_of_memory_limit"] = limit["weight_bytes"] / limit["bytes_per_second"] / ours
     if not decoding:
-        result["share_of_gemm_limit"] = 2 * tokens * limit["active_parameters"] / limit["flops_per_second"] / ours
+        result["share_of_gemm_limit"] = prefill_flops(model, case) / limit["flops_per_second"] / ours
     if "transformers" in medians:
         result["times_transformers"] = medians["transformers"] / ours
     return result
@@ -126,13 +127,24 @@ def machine_limits(model, repeats):
 
 
 def active_parameters(model):
-    """Weights that one token goes through: all, but of the experts only the chosen ones."""
+    """Weights that one token is multiplied with: of the experts only the chosen ones, an embedding only as the head."""
     c = model.config
     total = sum(array.size for array in model.params.values())
+    if not c.tie_word_embeddings:
+        total -= c.vocab_size * c.hidden_size
     if c.use_moe:
         idle = c.num_experts - c.num_experts_per_tok
         total -= idle * c.num_hidden_layers * 3 * c.hidden_size * c.moe_intermediate_size
     return total
+
+
+def prefill_flops(model, case):
+    """Floating-point operations of a prefill: the weights for every token, the head for the last, causal attention."""
+    c, (batch, prompt) = model.config, (case["batch"], case["prompt"])
+    head = c.vocab_size * c.hidden_size
+    weights = 2 * batch * (prompt * (active_parameters(model) - head) + head)
+    pairs = prompt * (prompt + 1) // 2  # of a query and a key that it may see
+    return weights + 4 * batch * pairs * c.num_hidden_layers * c.num_attention_heads * c.head_dim
 
 
 def sampling_times(vocab_size, repeats):
@@ -173,10 +185,14 @@ def tap_times(model, options):
 
 
 def first_token(options):
-    """Seconds of a whole process: ``import numpy`` alone, and ``npminimind generate`` to its first token."""
+    """Seconds of a whole process: ``import numpy`` alone, and ``npminimind generate`` to its first token.
+
+    ``read_files`` is the time to read the checkpoint's files once, block by block, and do nothing with them.
+    """
     code = "import sys; from npminimind.cli import main; sys.exit(main(sys.argv[1:]))"
     generate = [sys.executable, "-c", code, "generate", "Once upon a time", "--max-new-tokens", "1", "--greedy"]
     generate += ["--model", options.model] if options.model else []
+    files = inspect(options.model or reference_weights() / "minimind-tiny").files
     numpy_alone, command = [], []
     for _ in range(options.repeats):
         numpy_alone.append(process_seconds([sys.executable, "-c", "import numpy"]))
@@ -185,7 +201,16 @@ def first_token(options):
         "model": options.model or "the model in the box",
         "import_numpy": statistics.median(numpy_alone),
         "generate": statistics.median(command),
+        "read_files": statistics.median(limits.seconds(read_files, options.repeats, files)),
     }
+
+
+def read_files(paths):
+    block = bytearray(2**20)
+    for path in paths:
+        with open(path, "rb", buffering=0) as file:
+            while file.readinto(block):
+                pass
 
 
 def process_seconds(command):

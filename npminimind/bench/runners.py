@@ -68,8 +68,8 @@ class Transformers:
         return times[0], times[1:]
 
 
-def products_alone(model, rows):
-    """A function that does only the weight products of one pass over ``rows`` tokens, one after the other."""
+def products_alone(model, rows, head_rows):
+    """A function that does only the weight products of one pass over ``rows`` tokens, logits for ``head_rows``."""
     c, w = model.config, model.weights
     x = np.ones((rows, c.hidden_size), model.dtype)
     context = np.ones((rows, c.num_attention_heads * c.head_dim), model.dtype)
@@ -82,7 +82,7 @@ def products_alone(model, rows):
                 hidden = linear(x, gate)
                 linear(x, up)
                 linear(hidden, down)
-        linear(x, w.lm_head)
+        linear(x[:head_rows], w.lm_head)
 
     return run
 
