@@ -7,10 +7,9 @@ import pytest
 
 from npminimind import MiniMindConfig, MiniMindForCausalLM
 from npminimind.bench import measure
-from npminimind.bench.measure import Options, active_parameters, prefill_flops
+from npminimind.bench.measure import Options, active_parameters, first_token, prefill_flops
 from npminimind.checkpoint import save_pretrained
 from npminimind.cli import main
-
 
 FIRST_TOKEN = {"model": "x", "import_numpy": 1.0, "generate": 2.0, "read_files": 0.5}
 
@@ -48,6 +47,13 @@ def test_json_has_every_measurement_and_every_time_is_positive(checkpoint, capsy
 
     text = table(result)
     assert "prefill 64" in text and "tokens/s" in text and len(text.splitlines()) > 10
+
+
+def test_first_token_of_weights_that_lie_alone(checkpoint):
+    """A folder without a tokenizer, as upstream's .pth files are, is measured too."""
+    result = first_token(Options(model=checkpoint, repeats=1))
+    assert result["generate"] > 0 and result["import_numpy"] > 0 and result["read_files"] > 0
+    assert result["model"] == checkpoint
 
 
 def test_active_parameters_count_only_the_chosen_experts():
