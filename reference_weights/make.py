@@ -26,8 +26,7 @@ def make(model, build, target, steps, threads):
         tokenizer.save(tokenizer.train(), build)
     folder = target / FOLDERS[model]
     # Routing sends each expert a different number of rows each time; compiling that does not pay.
-    waves = [(steps, train.WAVES[model][0][1])] if steps else None
-    train.train(model, build, waves, threads, compiled=model == "dense", export_to=folder)
+    train.train(model, build, steps, threads, compiled=model == "dense", export_to=folder)
     evaluate.write(folder)
     card.write(folder, build, model)
     print(f"{folder}: done")

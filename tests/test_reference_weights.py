@@ -137,6 +137,17 @@ def test_corpus_is_the_same_every_time():
     assert corpus.fingerprint(300) == "a0cde9c1edae47ab6c65e03ee2d60c6005da8520ec33d7c77661502b00c51f11"
 
 
+@pytest.mark.parametrize("lang", LANGS)
+def test_a_story_whose_animals_are_one_and_the_same_is_not_read(lang):
+    """The grammar gives nobody a friend of its own kind, and nothing is swapped for itself."""
+    rng = random.Random(0)
+    for plot, same in (("wish", ("friend", "other")), ("noise", ("kind", "friend")), ("market", ("second", "third"))):
+        slots = stories.cast(rng, lang)
+        assert stories.read("".join(stories.tell(rng, lang, slots, plot)), lang)[0] == plot
+        text = "".join(stories.tell(rng, lang, slots | {same[1]: slots[same[0]]}, plot))
+        assert stories.read(text, lang) is None
+
+
 def sample_of_the_corpus(n=6000):
     return [(lang, corpus.text_of(parts)) for _, (lang, parts) in zip(range(n), corpus.documents())]
 

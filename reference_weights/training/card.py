@@ -93,7 +93,7 @@ def about(name, config, report, training):
                 ("vocabulary", f"{config['vocab_size']}; special tokens at ids 0–35 as in MiniMind-3"),
                 ("positions", f"a table of {config['max_position_embeddings']}; trained on rows of {training['length']} tokens, so longer texts are untrained ground"),
                 ("training text", f"{training['tokens']:,} tokens, {training['documents']:,} documents, each read once; {training['learnt_tokens']:,} tokens were learnt (the users' words are read, not learnt)"),
-                ("training", f"{training['steps']:,} steps of {training['batch']} rows; AdamW; the rate goes up, stays and falls to 0 in waves of (last step, peak): {', '.join(f'({end}, {peak})' for end, peak in training['waves'])}; torch {training['torch']} on a CPU; seed {training['seed']}"),
+                ("training", f"{training['steps']:,} steps of {training['batch']} rows; Muon for the matrices inside the blocks, AdamW for the rest; a token counts 1/√n where n tokens of its document are learnt; the rate goes up to {training['peak']}, stays and falls to 0; torch {training['torch']} on a CPU; seed {training['seed']}"),
             ],
         ),
         "![loss curve](loss.png)",
@@ -134,7 +134,7 @@ def tales(report):
         "## Stories",
         "",
         "An opening gives the first three sentences; a request names a hero and a thing. All are held-out combinations. *Parses*: the whole text is one that "
-        "the grammar of the training text could have written, every repeated name, animal and thing in agreement. *Keeps*: the model's own words name the hero, the thing.",
+        "the grammar of the training text could have written, every repeated name, animal and thing in agreement, and no animal meeting its own kind. *Keeps*: the model's own words name the hero, the thing.",
         "",
         *table(("", "asked", "ends", "parses", "keeps the name", "keeps the thing"), rows),
         "## Refrains",

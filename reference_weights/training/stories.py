@@ -211,6 +211,7 @@ ENDINGS = {
           "|月亮什么都看见了，什么也没说。|故事讲完了。]",
 }
 
+DIFFERENT = (("kind", "friend", "other"), ("obj", "second", "third"))   # no animal meets its own kind, nothing is swapped for itself
 SLOTS = ("hero", "kind", "how", "place", "colour", "obj", "friend", "other", "second", "third")
 
 
@@ -222,13 +223,13 @@ def tables(lang):
 
 
 def cast(rng, lang, **fixed):
-    """Draw a cast: slot -> entry. No animal meets its own kind, nothing is swapped for itself."""
+    """Draw a cast: slot -> entry."""
     table = tables(lang)
     slots = dict(fixed)
     for slot in SLOTS:
         if slot not in slots:
-            taken = [slots.get(s) for s in (("kind", "friend", "other") if slot in ("friend", "other") else ("obj", "second", "third"))]
-            choices = [e for e in table[slot] if e not in taken] if slot in ("friend", "other", "second", "third") else table[slot]
+            taken = [slots.get(s) for group in DIFFERENT if slot in group[1:] for s in group]
+            choices = [e for e in table[slot] if e not in taken]
             slots[slot] = pick(rng, choices)
     return slots
 
@@ -257,6 +258,10 @@ def tell(rng, lang, slots, plot):
     return write(OPENINGS[lang], slots, rng), write(PLOTS[lang][plot] + ENDINGS[lang], slots, rng)
 
 
+def differ(entries):
+    return all(a is not b for i, a in enumerate(entries) for b in entries[:i])
+
+
 _patterns = {}
 
 
@@ -266,6 +271,6 @@ def read(text, lang):
         if (lang, plot) not in _patterns:
             _patterns[lang, plot] = compile_pattern(OPENINGS[lang] + template + ENDINGS[lang], tables(lang))
         slots = recognise(_patterns[lang, plot], text, tables(lang))
-        if slots is not None:
+        if slots is not None and all(differ([slots[s] for s in group if s in slots]) for group in DIFFERENT):
             return plot, slots
     return None

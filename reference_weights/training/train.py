@@ -1,4 +1,6 @@
-"""Train one of the two models: AdamW, a schedule by steps (warm up, hold, let go), checkpoints, resume, a log.
+"""Train one of the two models: a schedule by steps (warm up, hold, let go), checkpoints, resume, a log.
+
+Muon moves the matrices inside the blocks, AdamW the embedding, the router and the norms.
 
     python -m training.train --model dense --build build --steps 3200
 
@@ -18,30 +20,48 @@ import torch.nn.functional as F
 from . import corpus, data, export, network, tokenizer
 
 BATCH, LENGTH = 16, 256
-WARM_UP, HOLD = 100, 0.70  # steps of warm-up; share of a wave before its rate falls to 0
-# The schedule: waves of (last step, peak rate). Copying comes late: more waves are what these models need most.
-WAVES = {"dense": [(2000, 3e-3)], "moe": [(1000, 3e-3)]}
-ROWS = 64_000  # packed once; a run of n steps reads the first 16 n of them
+STEPS = {"dense": 4400, "moe": 4400}  # 18 million tokens
+PEAK, WARM_UP, HOLD = 3e-3, 100, 0.70  # highest rate; steps of warm-up; share of the steps before the rate falls
+ROWS = 80_000  # packed once; a run of n steps reads the first 16 n of them
 
 
-def rate(step, waves):
-    """Learning rate of a step; each wave goes up, stays level, then goes straight down to nothing."""
-    start = 0
-    for end, peak in waves:
-        if step < end:
-            up = (step - start + 1) / WARM_UP
-            down = (end - step) / ((1 - HOLD) * (end - start))
-            return peak * min(1.0, up, down)
-        start = end
-    return 0.0
+def rate(step, steps):
+    """Learning rate of a step: it goes up, stays level, then goes straight down to nothing."""
+    return PEAK * min(1.0, (step + 1) / WARM_UP, (steps - step) / ((1 - HOLD) * steps))
+
+
+def optimizers(net):
+    """Muon for the matrices inside the blocks; AdamW for what is looked up (embedding), chosen by (router) or a scale.
+
+    Both move a weight by about 0.2 to 0.4 times the rate a step, so that one rate serves both.
+    """
+    matrices, tables, scales = [], [], []
+    for name, p in net.named_parameters():
+        kind = scales if p.dim() < 2 else tables if name.endswith(("embed_tokens.weight", "mlp.gate.weight")) else matrices
+        kind.append(p)
+    groups = [{"params": tables, "weight_decay": 0.1}, {"params": scales, "weight_decay": 0.0}]
+    return [
+        torch.optim.Muon(matrices, lr=PEAK, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(groups, lr=PEAK, betas=(0.9, 0.95), fused=True),
+    ]
+
+
+def shares(number, counts):
+    """How much each token counts: 1 / √n where n tokens of its document are learnt, else 0.
+
+    One for one, a story would count as much as ten answers, and what only short answers teach would come late.
+    """
+    learnt = torch.zeros(len(number), int(number.max()) + 1).scatter_add(1, number, counts.float())
+    return counts / learnt.gather(1, number).clamp(min=1).sqrt()  # [B, S]
 
 
 def loss_of(forward, config, ids, number, counts):
-    """(mean loss of the tokens that count, balance loss)."""
+    """(mean loss of the tokens that are learnt, the same with their shares, balance loss)."""
     logits, balance = forward(ids, number)
     each = F.cross_entropy(logits[:, :-1].reshape(-1, config["vocab_size"]), ids[:, 1:].reshape(-1), reduction="none")
-    weight = counts[:, 1:].reshape(-1).float()
-    return (each * weight).sum() / weight.sum(), balance
+    share = shares(number, counts)[:, 1:].reshape(-1)
+    learnt = counts[:, 1:].reshape(-1)
+    return (each.detach() * learnt).sum() / learnt.sum(), (each * share).sum() / share.sum(), balance
 
 
 def rows(arrays, start, stop):
@@ -58,9 +78,8 @@ def check(forward, config, arrays):
     return sum(forward_loss) / len(forward_loss)
 
 
-def train(model, build, waves=None, threads=2, compiled=True, export_to=None):
-    waves = waves or WAVES[model]
-    steps = waves[-1][0]
+def train(model, build, steps=None, threads=2, compiled=True, export_to=None):
+    steps = steps or STEPS[model]
     torch.set_num_threads(threads)
     torch.manual_seed(corpus.SEED)
     build = Path(build)
@@ -72,19 +91,13 @@ def train(model, build, waves=None, threads=2, compiled=True, export_to=None):
 
     config = network.sizes(model)
     net = network.Network(config)
-    decay = [p for p in net.parameters() if p.dim() == 2]
-    rest = [p for p in net.parameters() if p.dim() < 2]
-    optimizer = torch.optim.AdamW(
-        [{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}],
-        lr=waves[0][1],
-        betas=(0.9, 0.95),
-        fused=True,
-    )
+    movers = optimizers(net)
     start, saved, log = 0, folder / "checkpoint.pt", folder / "log.jsonl"
     if saved.exists():
         state = torch.load(saved)
         net.load_state_dict(state["net"])
-        optimizer.load_state_dict(state["optimizer"])
+        for mover, saved_state in zip(movers, state["optimizers"]):
+            mover.load_state_dict(saved_state)
         start = state["step"]
         lines = [line for line in log.read_text().splitlines() if json.loads(line)["step"] <= start]
         log.write_text("".join(line + "\n" for line in lines))
@@ -95,13 +108,14 @@ def train(model, build, waves=None, threads=2, compiled=True, export_to=None):
 
     clock, since, losses = time.time(), start, []
     for step in range(start, steps):
-        for group in optimizer.param_groups:
-            group["lr"] = rate(step, waves)
-        loss, balance = loss_of(forward, config, *rows(arrays, step * BATCH, (step + 1) * BATCH))
-        (loss + config.get("router_aux_loss_coef", 0.0) * balance).backward()
+        for group in (group for mover in movers for group in mover.param_groups):
+            group["lr"] = rate(step, steps)
+        loss, shared, balance = loss_of(forward, config, *rows(arrays, step * BATCH, (step + 1) * BATCH))
+        (shared + config.get("router_aux_loss_coef", 0.0) * balance).backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
+        for mover in movers:
+            mover.step()
+            mover.zero_grad()
         losses.append(loss.item())
         done = step + 1
         if done % 20 == 0 or done == steps:
@@ -109,7 +123,7 @@ def train(model, build, waves=None, threads=2, compiled=True, export_to=None):
             line = {
                 "step": done,
                 "loss": round(sum(losses) / len(losses), 4),
-                "rate": round(rate(step, waves), 6),
+                "rate": round(rate(step, steps), 6),
                 "tokens": int((np.asarray(arrays[1][: done * BATCH]) > 0).sum()),
                 "tokens_per_second": round(speed),
             }
@@ -128,7 +142,8 @@ def train(model, build, waves=None, threads=2, compiled=True, export_to=None):
             )
             clock, since, losses = time.time(), done, []
         if done % 100 == 0 or done == steps:
-            torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict(), "step": done}, folder / "new.pt")
+            states = [mover.state_dict() for mover in movers]
+            torch.save({"net": net.state_dict(), "optimizers": states, "step": done}, folder / "new.pt")
             os.replace(folder / "new.pt", saved)
     (folder / "training.json").write_text(
         json.dumps(
@@ -136,7 +151,7 @@ def train(model, build, waves=None, threads=2, compiled=True, export_to=None):
                 "steps": steps,
                 "batch": BATCH,
                 "length": LENGTH,
-                "waves": waves,
+                "peak": PEAK,
                 "parameters": sum(p.numel() for p in net.parameters()),
                 "tokens": int((np.asarray(arrays[1][: steps * BATCH]) > 0).sum()),
                 "learnt_tokens": int(np.asarray(arrays[2][: steps * BATCH]).sum()),
@@ -156,7 +171,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=["dense", "moe"], default="dense")
     parser.add_argument("--build", default="build")
-    parser.add_argument("--steps", type=int, help="a single wave of so many steps; default: WAVES")
+    parser.add_argument("--steps", type=int, help="default: STEPS")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("--export-to")
@@ -166,7 +181,7 @@ if __name__ == "__main__":
     train(
         args.model,
         args.build,
-        [(args.steps, WAVES[args.model][0][1])] if args.steps else None,
+        args.steps,
         args.threads,
         not args.no_compile,
         args.export_to,
