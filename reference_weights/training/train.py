@@ -35,10 +35,10 @@ def optimizers(net):
 
     Both move a weight by about 0.2 to 0.4 times the rate a step, so that one rate serves both.
     """
-    matrices, tables, scales = [], [], []
-    for name, p in net.named_parameters():
-        kind = scales if p.dim() < 2 else tables if name.endswith(("embed_tokens.weight", "mlp.gate.weight")) else matrices
-        kind.append(p)
+    named = dict(net.named_parameters())
+    scales = [p for p in named.values() if p.dim() < 2]
+    tables = [p for name, p in named.items() if name.endswith(("embed_tokens.weight", "mlp.gate.weight"))]
+    matrices = [p for p in named.values() if not any(p is other for other in scales + tables)]
     groups = [{"params": tables, "weight_decay": 0.1}, {"params": scales, "weight_decay": 0.0}]
     return [
         torch.optim.Muon(matrices, lr=PEAK, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
