@@ -185,14 +185,14 @@ assert not np.allclose(by_halves, apply_rope(x, x, *tables)[0])
 r"""
 所以没有哪一种「更对」：q 和 k 的特征次序由**权重**决定，而权重是和其中一种一起训练的。拿模型做实验：
 
-1. 换成相邻配对，权重不动：输出变了（真实模型会胡言乱语）。
+1. 换成相邻配对，权重不动：输出变了（开头还通顺，不久就接不上了）。
 2. 换成相邻配对，同时把 `q_proj`、`k_proj` 的行以及 `q_norm`、`k_norm` 的权重按 $P^{-1}$ 重排：输出与原来相同。
 """
 # %% en
 r"""
 So neither is "more right": the order of the features of q and k is a fact of the **weights**, and they were trained with one of the two. An experiment on the model:
 
-1. Swap in neighbours, leave the weights alone: the output changes (a trained model talks gibberish).
+1. Swap in neighbours, leave the weights alone: the output changes (fluent at first, but it soon loses the thread).
 2. Swap in neighbours, and reorder the rows of `q_proj`, `k_proj` and the weights of `q_norm`, `k_norm` by $P^{-1}$: the output is what it was.
 """
 # %%

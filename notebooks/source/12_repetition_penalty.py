@@ -135,11 +135,11 @@ for r in (1.0, enough):
 assert repeated(texts[enough].tolist()) < repeated(texts[1.0].tolist())
 # %% zh
 r"""
-同样的事，逐 token 着色：循环里的 token 越来越「确定」（越来越白），惩罚之后重新变得意外。
+同样的事，逐 token 着色：循环里的 token 几乎都是「确定」的（白色），惩罚之后重新变得意外。
 """
 # %% en
 r"""
-The same, token by token: inside a loop the tokens grow more and more certain (white); under the penalty they become surprises again.
+The same, token by token: inside a loop the tokens are all but certain (white); under the penalty they become surprises again.
 """
 # %%
 loop = texts[1.0][None]

@@ -117,6 +117,24 @@ ax.set(xticks=range(heads), xlabel="head", title="log-probability lost without t
 course.show(fig, "Damage done by removing each attention head")
 # %% zh
 r"""
+后面的层里，少了哪一个头几乎都看不出来：别的层补上了。把一整层的注意力拿掉，再把后面几层的一起拿掉，比比看：
+"""
+# %% en
+r"""
+In the later layers hardly a single head is missed: other layers make up for it. Take out the attention of a whole layer, then of all later layers together, and compare:
+"""
+
+
+# %%
+def without_attention(*layers):
+    names = {f"model.layers.{i}.self_attn.context" for i in layers}
+    return lambda name, array: np.zeros_like(array) if name in names else None
+
+
+for removed in [(0,), (1,), (layers - 1,), tuple(range(1, layers))]:
+    print(f"without the attention of {str(removed):15}: {baseline - mean_logprob(without_attention(*removed)):6.3f} nats")
+# %% zh
+r"""
 ## 3. 移植激活：信息在哪里
 
 两个只差一个词的问题，答案不同。跑第二个问题时，把**一层一位置**的残差换成第一个问题的。如果答案翻了过来，那一处就携带着决定答案的信息。
