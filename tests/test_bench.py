@@ -3,11 +3,13 @@
 import json
 import math
 
+import numpy as np
 import pytest
 
 from npminimind import MiniMindConfig, MiniMindForCausalLM
 from npminimind.bench import measure
 from npminimind.bench.measure import Options, active_parameters, first_token, prefill_flops
+from npminimind.bench.peer import Peer
 from npminimind.checkpoint import save_pretrained
 from npminimind.cli import main
 
@@ -84,6 +86,22 @@ def test_transformers_missing_is_one_line(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "transformers", None)
     with pytest.raises(ValueError, match="pip install"):
         measure(Options(against="transformers"))
+
+
+@pytest.mark.parity
+def test_the_peer_answers_from_its_own_process_with_one_time_a_step(checkpoint):
+    peer = Peer(str(checkpoint), threads=1)
+    prefill, decode = peer.run(np.array([[1, 2, 3]]), new_tokens=2)
+    again = peer.run(np.array([[1, 2, 3], [3, 2, 1]]), new_tokens=0)
+    peer.close()
+    assert prefill > 0 and len(decode) == 2 and all(seconds > 0 for seconds in decode)
+    assert again[0] > 0 and again[1] == [] and peer.process.returncode == 0
+
+
+@pytest.mark.parity
+def test_a_peer_that_cannot_start_says_why():
+    with pytest.raises(ValueError, match="no such file or folder"):
+        Peer("/nowhere/at/all", threads=1)
 
 
 def sys_module(name):

@@ -73,6 +73,18 @@ def test_activations_of_extreme_values_warn_nobody():
     assert gelu(np.float32([-3e38, 3e38])).tolist() == [0, np.float32(3e38)]
 
 
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("rows", [1, 2, 31, 32, 33])
+def test_linear_is_exact_on_whole_numbers_however_the_matrix_lies(rows, order):
+    """Few rows are multiplied the other way round; sums of small whole numbers are exact in any order."""
+    x = np.arange(rows * 5).reshape(rows, 1, 5) % 7
+    weight = np.array(np.arange(15).reshape(3, 5) % 4, np.float32, order=order)
+    y = linear(x.astype(np.float32), weight)
+    assert y.shape == (rows, 1, 3) and y.flags.c_contiguous
+    expected = [[[sum(int(a) * int(b) for a, b in zip(x[r, 0], w)) for w in weight]] for r in range(rows)]
+    assert y.tolist() == expected
+
+
 @given(st.lists(st.integers(0, 3), max_size=3), st.integers(1, 4), st.integers(1, 4), st.integers(0, 99))
 def test_linear_is_a_sum_over_the_last_axis(leading, n_in, n_out, seed):
     rng = np.random.default_rng(seed)

@@ -12,7 +12,8 @@ import numpy as np
 from .. import reference_weights, sampling
 from ..checkpoint import inspect
 from . import limits, memory
-from .runners import Ours, Transformers, model_of, products_alone
+from .peer import Peer
+from .runners import Ours, model_of, products_alone
 
 
 @dataclass
@@ -57,15 +58,15 @@ def measure(options, progress=lambda text: None):
         ``machine``, ``limits``, ``cases`` (one dict each), ``first_token``, ``sampling``, ``tap``, ``memory``.
     """
     model = model_of(options.model)
-    runners = [Ours(model)]
-    if options.against:
-        runners.append(Transformers(model, threads()))
+    peer = [Peer(options.model, threads())] if options.against else []
     progress("the machine's limits")
     limit = machine_limits(model, options.repeats)
     result = {"machine": machine(), "model": repr(model), "limits": limit, "cases": []}
     for case in cases(model.config, options):
         progress(case["name"])
-        result["cases"].append(measure_case(model, runners, case, limit, options))
+        result["cases"].append(measure_case(model, [Ours(model), *peer], case, limit, options))
+    for runner in peer:
+        runner.close()
     progress("sampling and taps")
     result["sampling"] = sampling_times(model.config.vocab_size, options.repeats)
     result["tap"] = tap_times(model, options)

@@ -1,5 +1,7 @@
 """Two ways to run the same weights: this package, and transformers' Qwen3, its peer."""
 
+import os
+import tempfile
 import time
 
 import numpy as np
@@ -39,14 +41,9 @@ class Transformers:
     name = "transformers"
 
     def __init__(self, model, threads):
-        import os
-        import tempfile
+        import torch
+        from transformers import AutoModelForCausalLM
 
-        try:
-            import torch
-            from transformers import AutoModelForCausalLM
-        except ImportError as error:
-            raise ValueError(f"--against transformers needs it: pip install 'npminimind[parity]' ({error})") from None
         from ..checkpoint import save_pretrained
 
         torch.set_num_threads(threads)
