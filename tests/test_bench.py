@@ -90,6 +90,7 @@ def test_transformers_missing_is_one_line(monkeypatch):
 
 @pytest.mark.parity
 def test_the_peer_answers_from_its_own_process_with_one_time_a_step(checkpoint):
+    pytest.importorskip("torch"), pytest.importorskip("transformers")
     peer = Peer(str(checkpoint), threads=1)
     prefill, decode = peer.run(np.array([[1, 2, 3]]), new_tokens=2)
     again = peer.run(np.array([[1, 2, 3], [3, 2, 1]]), new_tokens=0)
@@ -100,6 +101,7 @@ def test_the_peer_answers_from_its_own_process_with_one_time_a_step(checkpoint):
 
 @pytest.mark.parity
 def test_a_peer_that_cannot_start_says_why():
+    pytest.importorskip("torch"), pytest.importorskip("transformers")
     with pytest.raises(ValueError, match="no such file or folder"):
         Peer("/nowhere/at/all", threads=1)
 
