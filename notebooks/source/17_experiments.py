@@ -131,8 +131,11 @@ def without_attention(*layers):
     return lambda name, array: np.zeros_like(array) if name in names else None
 
 
-for removed in [(0,), (1,), (layers - 1,), tuple(range(1, layers))]:
-    print(f"without the attention of {str(removed):15}: {baseline - mean_logprob(without_attention(*removed)):6.3f} nats")
+choices = [*((i,) for i in range(layers)), tuple(range(1, layers))]
+damage = {removed: baseline - mean_logprob(without_attention(*removed)) for removed in choices}
+for removed, nats in damage.items():
+    print(f"without the attention of {str(removed):15}: {nats:6.3f} nats")
+assert damage[choices[-1]] > 10 * sum(abs(damage[(i,)]) for i in range(1, layers))  # more than all of them one by one
 # %% zh
 r"""
 ## 3. 移植激活：信息在哪里

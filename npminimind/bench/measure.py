@@ -2,18 +2,17 @@
 
 import os
 import statistics
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 
 import numpy as np
 
-from .. import reference_weights, sampling
-from ..checkpoint import inspect
+from .. import sampling
 from . import limits, memory
+from .counts import active_parameters, prefill_flops
 from .peer import Peer
 from .runners import Ours, model_of, products_alone
+from .start import first_token
 
 
 @dataclass
@@ -127,27 +126,6 @@ def machine_limits(model, repeats):
     }
 
 
-def active_parameters(model):
-    """Weights that one token is multiplied with: of the experts only the chosen ones, an embedding only as the head."""
-    c = model.config
-    total = sum(array.size for array in model.params.values())
-    if not c.tie_word_embeddings:
-        total -= c.vocab_size * c.hidden_size
-    if c.use_moe:
-        idle = c.num_experts - c.num_experts_per_tok
-        total -= idle * c.num_hidden_layers * 3 * c.hidden_size * c.moe_intermediate_size
-    return total
-
-
-def prefill_flops(model, case):
-    """Floating-point operations of a prefill: the weights for every token, the head for the last, causal attention."""
-    c, (batch, prompt) = model.config, (case["batch"], case["prompt"])
-    head = c.vocab_size * c.hidden_size
-    weights = 2 * batch * (prompt * (active_parameters(model) - head) + head)
-    pairs = prompt * (prompt + 1) // 2  # of a query and a key that it may see
-    return weights + 4 * batch * pairs * c.num_hidden_layers * c.num_attention_heads * c.head_dim
-
-
 def sampling_times(vocab_size, repeats):
     """Seconds of all stages together, for one row and for 64."""
     result = {}
@@ -183,54 +161,6 @@ def tap_times(model, options):
     pairs = [(decode(None), decode(lambda name, array: kept.setdefault(name, array))) for _ in range(options.repeats)]
     plain, tapped = (statistics.median(values) for values in zip(*pairs))
     return {"plain": plain, "keeping": tapped, "ratio": statistics.median(b / a for a, b in pairs)}
-
-
-GENERATE = """\
-import sys
-from npminimind.cli import main
-sys.exit(main(["generate", "Once upon a time", "--max-new-tokens", "1", "--greedy", "--model", sys.argv[1]]))
-"""
-CONTINUE = """\
-import sys
-from npminimind import MiniMindForCausalLM
-next(MiniMindForCausalLM.from_pretrained(sys.argv[1]).steps([[0, 1, 2, 3]], max_new_tokens=1, do_sample=False))
-"""
-
-
-def first_token(options):
-    """Seconds of a whole process: ``import numpy`` alone, and ``npminimind generate`` to its first token.
-
-    Weights that lie alone, without a tokenizer, are loaded by ``from_pretrained`` and continue four ids.
-    ``read_files`` is the time to read the checkpoint's files once, block by block, and do nothing with them.
-    """
-    checkpoint = inspect(options.model or reference_weights() / "minimind-tiny")
-    generate = [sys.executable, "-c", GENERATE if checkpoint.tokenizer_path else CONTINUE, checkpoint.path]
-    numpy_alone, command = [], []
-    for _ in range(options.repeats):
-        numpy_alone.append(process_seconds([sys.executable, "-c", "import numpy"]))
-        command.append(process_seconds(generate))
-    return {
-        "model": options.model or "the model in the box",
-        "import_numpy": statistics.median(numpy_alone),
-        "generate": statistics.median(command),
-        "read_files": statistics.median(limits.seconds(read_files, options.repeats, checkpoint.files)),
-    }
-
-
-def read_files(paths):
-    block = bytearray(2**20)
-    for path in paths:
-        with open(path, "rb", buffering=0) as file:
-            while file.readinto(block):
-                pass
-
-
-def process_seconds(command):
-    start = time.perf_counter()
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    if done.returncode:
-        raise ValueError(f"a process of its own ({command[-1]}) failed: {done.stderr.strip().splitlines()[-1]}")
-    return time.perf_counter() - start
 
 
 def threads():

@@ -28,7 +28,6 @@ TITLES = {
     "word": "translate a word",
     "chat": "small talk (one of the known answers)",
 }
-WEAK = "**Trained too briefly.** Its sentences are fluent, but it mixes up names and things, and most of its answers are wrong: use it to look at routing, not for what it says."
 SORTS = ("held out", "memorised", "open")
 LANGS = ("en", "zh")
 
@@ -83,7 +82,6 @@ def about(name, config, report, training):
         f"{report['parameters']:,} parameters, `model.safetensors` of {report['bytes']['model.safetensors']:,} bytes (float16). "
         "It was made to tell little stories, answer small questions and think first where asked, in English and in Chinese.",
         "",
-        *([WEAK, ""] if report["overall"]["right"] < 0.5 else []),
         *table(
             ("", ""),
             [

@@ -33,7 +33,8 @@ def rate(step, steps):
 def optimizers(net):
     """Muon for the matrices inside the blocks; AdamW for what is looked up (embedding), chosen by (router) or a scale.
 
-    Both move a weight by about 0.2 to 0.4 times the rate a step, so that one rate serves both.
+    Muon's step is scaled to the size of AdamW's (Liu et al. 2025, "Muon is Scalable for LLM Training"), so that one
+    rate serves both.
     """
     named = dict(net.named_parameters())
     scales = [p for p in named.values() if p.dim() < 2]
