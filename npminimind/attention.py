@@ -8,8 +8,7 @@ from .primitives import as_float, softmax
 from .tapping import checked, no_tap
 
 PADDED = -1e9  # what the padding mask adds; finite, as upstream, so that a row of pads is no 0/0
-BLOCK_SCORES = 2**17  # scores held at a time without a tap: half a MiB in float32
-BLOCK_ROWS = 32  # but no fewer queries at a time: products need some rows
+BLOCK_ROWS = 64  # queries at a time without a tap: fewer make slow products, more leave the processor's caches
 TAPPED_SCORES = 2**28  # with a tap all scores are one array: 1 GiB in float32
 
 
@@ -114,9 +113,10 @@ def attention(q, k, v, attention_mask=None, tap=None, *, softmax=softmax, causal
     if tap is not no_tap or causal_mask is not attention.__kwdefaults__["causal_mask"]:
         if b * n * s * t > TAPPED_SCORES:
             raise ValueError(f"{b} x {n} x {s} x {t} scores are too many to keep whole; use a shorter input")
-        return attend(q, k, v, causal_mask(s, t, q.dtype), padding, tap, softmax)
+        mask = np.broadcast_to(causal_mask(s, t, q.dtype), (s, t))
+        return attend(q, k, v, mask, padding, tap, softmax)
     if s == 1:  # a single query is the last of its keys: nothing lies in its future
-        return attend(q, k, v, 0, padding, no_tap, softmax)
+        return attend(q, k, v, None, padding, no_tap, softmax)
     return attend_in_blocks(q, k, v, padding, softmax)
 
 
@@ -124,12 +124,11 @@ def attend_in_blocks(q, k, v, padding, softmax):
     """The same, a few queries and one key/value head at a time: what is in hand stays in the processor's cache."""
     (b, s, n, d), (t, n_kv) = q.shape, k.shape[1:3]
     group = n // n_kv
-    rows = max(BLOCK_ROWS, BLOCK_SCORES // (b * group * t))
     context = np.empty((b, s, n * d), q.dtype)
-    for first in range(0, s, rows):
-        last = min(first + rows, s)
+    for first in range(0, s, BLOCK_ROWS):
+        last = min(first + BLOCK_ROWS, s)
         end = t - s + last  # keys that the last of these queries may see
-        mask = causal_mask(last - first, end, q.dtype)
+        mask = causal_mask(last - first, last - first, q.dtype)  # all keys before the block may be seen
         pads = None if padding is None else padding[..., :end]
         for g in range(n_kv):
             heads, columns = slice(g * group, (g + 1) * group), slice(g * group * d, (g + 1) * group * d)
@@ -140,13 +139,15 @@ def attend_in_blocks(q, k, v, padding, softmax):
 
 
 def attend(q, k, v, mask, padding, tap, softmax):
-    """The formula, step by step."""
+    """The formula, step by step. ``mask`` [S, …] belongs to the last keys, or is None: no query may look ahead."""
     (b, s, n, d), (t, n_kv) = q.shape, k.shape[1:3]
     q = q.reshape(b, s, n_kv, n // n_kv, d).transpose(0, 2, 3, 1, 4)  # [B,S,N,D] -> [B,K,N/K,S,D]
     q = q / math.sqrt(d)  # scaled here: S*D numbers instead of S*T
     scores = rows_times(q, k.transpose(0, 2, 3, 1))  # [B,K,N/K,S,D] @ [B,K,D,T] -> [B,K,N/K,S,T]
     scores = tap("scores", scores.reshape(b, n, s, t))  # -> [B,N,S,T]
-    masked_scores = scores + mask  # [S,T], the same for every row and head
+    masked_scores = scores if tap is no_tap else scores.copy()  # a tap may have kept them
+    if mask is not None:
+        masked_scores[..., t - mask.shape[-1] :] += mask  # the same for every row and head
     if padding is not None:
         masked_scores += padding  # [B,1,1,T], the same for every head and query
     masked_scores = tap("masked_scores", masked_scores)

@@ -9,13 +9,14 @@ import numpy as np
 
 from .names import forward_names
 from .params import param_shapes
+from .stages import STAGES
 
 ROWS = 4  # sequences of a batch that are drawn
 CANDIDATES = 8  # tokens of a sequence that are drawn
 LINE = "1px solid rgba(128,128,128,.45)"
 ROW = f"text-align:right;border-bottom:{LINE}"
 BAR = "display:inline-block;height:.75em;background:#3b8bd0;vertical-align:baseline"
-STAGES = ("logits", "after_temperature", "after_repetition_penalty", "after_top_k", "after_top_p")
+LOGITS = STAGES[:-1]  # all but the probabilities
 
 
 def element(tag, content, style="", **attributes):
@@ -104,10 +105,10 @@ def row_view(step, row, tokenizer):
     for i in ids:
         probability = float(step.probs[row, i])
         bar = element("span", "", f"{BAR};width:{6 * probability:.2f}em") + f"\u00a0{probability:.3f}"
-        stages = [number(getattr(step, stage)[row, i]) for stage in STAGES]
+        stages = [number(getattr(step, stage)[row, i]) for stage in LOGITS]
         mark = "◀\u00a0chosen" if i == chosen else ""
         rows.append([str(i), token_text(tokenizer, i), *stages, bar, mark])
-    kept = [f"{int(np.isfinite(getattr(step, stage)[row]).sum()):,}" for stage in STAGES]
+    kept = [f"{int(np.isfinite(getattr(step, stage)[row]).sum()):,}" for stage in LOGITS]
     rows.append(["", "candidates left", *kept, "", "finished" if step.finished[row] else ""])
     return table(head, rows)
 

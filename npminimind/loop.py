@@ -8,9 +8,10 @@ from .cache import KVCache, check_past
 from .inputs import check_input_ids, check_mask, flag, ids_within, whole_number
 from .nonfinite import find_nonfinite
 from .rng import TorchGenerator, Uniforms
+from .stages import Stages
 from .step import Step
 from .stopping import Stops
-from .tapping import behind, checked
+from .tapping import behind, checked, no_tap
 
 PAD = 0  # what fills a stopped row where there is no EOS
 HEADROOM = 256  # positions that a fresh cache has beyond the prompt
@@ -104,12 +105,12 @@ class Loop:
         past_len, fed_ids, logits = self.next_logits(tap)
         stages = self.process(logits, behind("sample.", tap))
         next_token, u = self.choose(stages, behind("sample.", tap))
-        step = dict(round=self.round, past_len=past_len, fed_ids=fed_ids, attention_mask=self.mask)
+        fed = dict(round=self.round, past_len=past_len, fed_ids=fed_ids, attention_mask=self.mask)
         self.append(next_token)
         self.finished = tap("sample.finished", self.finished)
         self.round += 1
         return Step(
-            **step, **stages, u=u, next_token=next_token, finished=self.finished, input_ids=self.input_ids,
+            **fed, stages=stages, u=u, next_token=next_token, finished=self.finished, input_ids=self.input_ids,
             past_key_values=self.past_key_values, tokenizer=self.model.tokenizer,
         )  # fmt: skip
 
@@ -130,34 +131,26 @@ class Loop:
         return past_len, fed_ids, logits
 
     def process(self, logits, tap):
-        """The stages in MiniMind's order, each array under its name."""
-        o, stages = self.model.ops, {}
-
-        def keep(name, array):
-            stages[name] = tap(name, array)
-            return stages[name]
-
-        logits = keep("logits", logits)
-        scaled = keep("after_temperature", o.apply_temperature(logits, self.temperature) if self.scaled else logits)
-        penalised = scaled
-        if self.penalty != 1:
-            penalised = o.apply_repetition_penalty(scaled, self.input_ids, self.penalty)
-        penalised = keep("after_repetition_penalty", penalised)
-        candidates = keep("after_top_k", o.apply_top_k(penalised, self.top_k))
-        nucleus = keep("after_top_p", o.apply_top_p(candidates, self.top_p))
-        keep("probs", o.softmax(nucleus))
+        """The stages in MiniMind's order; with a tap all of them at once, else each when it is needed."""
+        temperature = self.temperature if self.scaled else None
+        stages = Stages(self.model.ops, logits, self.input_ids, temperature, self.penalty, self.top_k, self.top_p)
+        if tap is not no_tap:
+            stages.show(tap)
         return stages
 
     def choose(self, stages, tap):
         """Draw or take the greatest; rows that have finished get EOS instead."""
         u = None
         if self.greedy:
-            token = self.model.ops.greedy(stages["after_top_p"])  # [B,V] -> [B]
+            # Neither top-k nor top-p removes the greatest logit, unless somebody has put another in its place.
+            same = tap is no_tap and not self.model.replaced
+            logits = stages.after_repetition_penalty if same else stages.after_top_p
+            token = self.model.ops.greedy(logits)  # [B,V] -> [B]
         elif isinstance(self.rng, TorchGenerator):
-            token = self.rng.multinomial(stages["probs"])
+            token = self.rng.multinomial(stages.probs)
         else:
             u = tap("u", self.rng.take(len(self.input_ids)))
-            token = self.model.ops.multinomial(stages["probs"], u)
+            token = self.model.ops.multinomial(stages.probs, u)
         fill = self.eos[0] if len(self.eos) else PAD
         token = np.where(self.finished, fill, np.reshape(token, len(self.finished)))
         next_token = tap("next_token", token[:, None])  # [B] -> [B,1]

@@ -4,7 +4,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from .cache import read_only
 from .html import step_view
+from .stages import Stages
+
+
+def of_stages(name):
+    """A stage by its name. Read-only: a later one may still have to be computed from it."""
+    return property(lambda step: read_only(getattr(step.stages, name)))
 
 
 @dataclass
@@ -22,11 +29,13 @@ class Step:
     attention_mask : int64 array [B, T] or None
         As it was fed: past and new positions.
     logits : array [B, V]
-        Of the last position, before anything is done to them.
+        Of the last position, before anything is done to them. This and the next five are read-only.
     after_temperature, after_repetition_penalty, after_top_k, after_top_p : arrays [B, V]
         After each stage, in MiniMind's order (10.4, 10.7, 10.5, 10.6).
     probs : array [B, V]
         ``softmax(after_top_p)`` (10.8).
+    stages : Stages
+        These six together. A greedy step computes top-k, top-p and probs when they are looked at.
     u : float64 array [B] or None
         The uniform numbers of the draw; None in greedy decoding and with a TorchGenerator.
     next_token : int64 array [B, 1]
@@ -43,18 +52,20 @@ class Step:
     past_len: int
     fed_ids: np.ndarray
     attention_mask: np.ndarray | None
-    logits: np.ndarray
-    after_temperature: np.ndarray
-    after_repetition_penalty: np.ndarray
-    after_top_k: np.ndarray
-    after_top_p: np.ndarray
-    probs: np.ndarray
+    stages: Stages
     u: np.ndarray | None
     next_token: np.ndarray
     finished: np.ndarray
     input_ids: np.ndarray
     past_key_values: list | None = field(repr=False)
     tokenizer: object = field(default=None, repr=False)  # so that Jupyter can show tokens as text
+
+    logits = of_stages("logits")
+    after_temperature = of_stages("after_temperature")
+    after_repetition_penalty = of_stages("after_repetition_penalty")
+    after_top_k = of_stages("after_top_k")
+    after_top_p = of_stages("after_top_p")
+    probs = of_stages("probs")
 
     @property
     def seen(self):

@@ -70,15 +70,15 @@ def test_grouped_queries_are_repeated_keys(case):
     np.testing.assert_allclose(attention(q, k, v, mask), by_hand, rtol=0, atol=1e-12)
 
 
-@given(cases(pads=True), st.integers(1, 200))
+@given(cases(pads=True), st.integers(1, 4))
 def test_blocks_of_queries_are_one_pass(case, block):
     q, k, v, mask = case
     whole = attention(q, k, v, mask)
-    before, attention_module.BLOCK_SCORES = attention_module.BLOCK_SCORES, block
+    before, attention_module.BLOCK_ROWS = attention_module.BLOCK_ROWS, block
     try:
         np.testing.assert_allclose(attention(q, k, v, mask), whole, rtol=0, atol=1e-12)
     finally:
-        attention_module.BLOCK_SCORES = before
+        attention_module.BLOCK_ROWS = before
 
 
 @given(cases(), st.data())
@@ -147,10 +147,21 @@ def test_too_many_scores_for_a_tap(monkeypatch):
 
 def test_a_mask_of_somebody_else_sees_all_keys(monkeypatch):
     """Without the causal rule every query averages all values, however small the blocks are."""
-    monkeypatch.setattr(attention_module, "BLOCK_SCORES", 1)
+    monkeypatch.setattr(attention_module, "BLOCK_ROWS", 1)
     open_mask = with_replaced({"causal_mask": lambda s, t, dtype: np.zeros((s, t), dtype)})
     q = np.zeros((1, 3, 1, 1))
     assert open_mask.attention(q, q, np.array([1.0, 2, 6]).reshape(1, 3, 1, 1)).ravel().tolist() == [3, 3, 3]
+    too_small = with_replaced({"causal_mask": lambda s, t, dtype: np.zeros((s, s), dtype)})
+    with pytest.raises(ValueError):
+        too_small.attention(q[:, :2], q, q)
+
+
+def test_what_a_tap_keeps_is_not_changed_afterwards():
+    kept = {}
+    x = np.ones((1, 2, 1, 1))
+    attention(x, x, x, [[0, 1]], tap=kept.__setitem__)
+    assert kept["scores"].tolist() == [[[[1, 1], [1, 1]]]]
+    assert kept["masked_scores"].tolist() == [[[[1 - 1e9, -np.inf], [1 - 1e9, 1]]]]
 
 
 ONES = np.ones((1, 3, 2, 4))

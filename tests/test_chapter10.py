@@ -438,11 +438,14 @@ class Test_10_10_the_whole:
         stages = ["logits", "after_temperature", "after_repetition_penalty", "after_top_k", "after_top_p", "probs"]
         assert order == [*stages, "u", "next_token", "finished"]
 
-    def test_each_stage_works_on_the_one_before(self, dense):
-        """The chapter's code, written out for one row in plain Python, against the arrays of each step."""
+    @pytest.mark.parametrize("how", [{"rng": 0}, {"do_sample": False}])
+    def test_each_stage_works_on_the_one_before(self, dense, how):
+        """The chapter's code, written out for one row in plain Python, against the arrays of each step.
+
+        They are looked at when the loop is over, which a greedy step has to bear: it computes them then.
+        """
         asked = dict(max_new_tokens=6, temperature=0.7, repetition_penalty=1.4, top_k=8, top_p=0.6, eos_token_id=None)
-        rng = np.random.default_rng(0)
-        for step in dense.astype(np.float64).steps(PROMPTS, rng=rng, **asked):
+        for step in list(dense.astype(np.float64).steps(PROMPTS, **asked, **how)):
             for row in range(2):
                 want = stages_of_one_row(step.logits[row].tolist(), step.input_ids[row, :-1].tolist(), 0.7, 1.4, 8, 0.6)
                 ours = (step.after_temperature, step.after_repetition_penalty, step.after_top_k, step.after_top_p)

@@ -2,6 +2,7 @@
 
 import inspect
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from npminimind import MiniMindConfig, MiniMindForCausalLM, Step, TorchGenerator
 from npminimind.sampling import apply_repetition_penalty, apply_temperature, apply_top_k, apply_top_p, softmax
+from npminimind.stages import STAGES
 
 OPEN = dict(max_new_tokens=8, eos_token_id=None)
 GREEDY = OPEN | {"do_sample": False}
@@ -191,6 +193,39 @@ class TestReturn:
         assert [step.logits.sum() for step in steps] == [
             step.logits.sum() for step in dense.steps([[5, 6]], rng=0, **OPEN)
         ]
+
+    def test_stages_are_read_only(self, dense):
+        for how in ({"rng": 0}, {"do_sample": False}, {"do_sample": False, "tap": lambda name, array: None}):
+            step = next(dense.steps([[5, 6]], **how))
+            for name in STAGES:
+                with pytest.raises(ValueError, match="read-only"):
+                    getattr(step, name)[0, 0] = 1
+
+    def test_a_greedy_step_computes_what_it_needs(self, dense):
+        step = next(dense.steps([[5, 6]], do_sample=False, top_k=3))
+        assert not {"after_top_k", "after_top_p", "probs"} & vars(step.stages).keys()
+        assert np.isfinite(step.after_top_k).sum() == 3
+
+    @pytest.mark.parametrize("name", ["apply_top_k", "apply_top_p", "top_p_mask"])
+    def test_a_greedy_step_minds_what_was_replaced(self, dense, name):
+        """A filter that cuts the greatest logit: the second is chosen, whether it is an operator or a tap that cuts."""
+
+        def without_best(x, *args, **kwargs):
+            return np.where(x == x.max(axis=-1, keepdims=True), -np.inf, x)
+
+        def mask_of_best(x, *args, **kwargs):
+            return SimpleNamespace(mask=x == x.max(axis=-1, keepdims=True))
+
+        filters = {"apply_top_k": without_best, "apply_top_p": without_best, "top_p_mask": mask_of_best}
+        best, second = np.argsort(-dense([[5, 6]]).logits[0, -1])[:2]
+        asked = dict(input_ids=[[5, 6]], do_sample=False, max_new_tokens=1, top_k=0)
+        assert dense.generate(**asked)[0, -1] == best
+        assert dense.with_ops(**{name: filters[name]}).generate(**asked)[0, -1] == second
+
+        def cutting(name, x):
+            return without_best(x) if name.endswith("after_top_k") else None
+
+        assert dense.generate(**asked, tap=cutting)[0, -1] == second
 
 
 class Recorder:

@@ -3,11 +3,12 @@
 import numpy as np
 
 from ..primitives import softmax
+from ..stages import STAGES
 from .table import left, percent, right, tail, token_text, visible
 
 CANDIDATES = 8
 TOKEN, COLUMN, INTERVAL = 11, 10, 12  # widths; 80 in all
-STAGES = ("logits", "after_temperature", "after_repetition_penalty", "after_top_k", "after_top_p")
+LOGITS = STAGES[:-1]  # all but the probabilities
 
 
 def step_table(step, tokenizer, arguments):
@@ -27,7 +28,7 @@ def step_table(step, tokenizer, arguments):
     str
     """
     token = int(step.next_token[0, 0])
-    stages = [getattr(step, name)[0] for name in STAGES]  # each [V]
+    stages = [getattr(step, name)[0] for name in LOGITS]  # each [V]
     probs = [softmax(stage.astype(np.float64)) for stage in stages]
     cumulative = np.cumsum(probs[-1])  # ascending ids, as the draw adds up
     starred = step.seen[0] if arguments["repetition_penalty"] != 1 else ()
@@ -96,12 +97,12 @@ def setting(name, value, off):
 def stage_cells(i, stages, probs, starred):
     """The columns of one candidate. The stage that cuts it says so, those behind it stay empty."""
     cells = ""
-    for name, stage, share in zip(STAGES, stages, probs):
+    for name, stage, share in zip(LOGITS, stages, probs):
         if stage[i] == -np.inf:
             cells += right("cut ", COLUMN)
             break
         cells += right(percent(share[i]) + ("*" if starred and name == "after_repetition_penalty" else " "), COLUMN)
-    return left(cells, len(STAGES) * COLUMN)
+    return left(cells, len(LOGITS) * COLUMN)
 
 
 def footer(step, stages, starred, name, arguments):

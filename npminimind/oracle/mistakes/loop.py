@@ -4,9 +4,10 @@ import numpy as np
 
 from ...loop import Loop
 from ...rng import Uniforms
+from ...tapping import no_tap
 from .mistake import Mistake, with_loop
 
-STAGES = {
+APPLY = {
     "after_temperature": lambda loop, x: (
         loop.model.ops.apply_temperature(x, loop.temperature) if loop.temperature else x
     ),
@@ -22,11 +23,12 @@ def in_order(*names):
     """The stages one after the other in this order."""
 
     def process(self, logits, tap):
-        x = tap("logits", logits)
-        stages = {"logits": x}
+        stages = Loop.process(self, logits, no_tap)
+        stages.logits = x = tap("logits", logits)
         for name in names:
-            x = stages[name] = tap(name, STAGES[name](self, x))
-        stages["probs"] = tap("probs", self.model.ops.softmax(x))
+            x = tap(name, APPLY[name](self, x))
+            setattr(stages, name, x)
+        stages.probs = tap("probs", self.model.ops.softmax(x))
         return stages
 
     return with_loop(process=process)
@@ -51,8 +53,8 @@ def penalty_seeing(ids_of):
 def not_renormalised(self, logits, tap):
     """Probabilities from before the filters, zeroed where filtered: their sum is below one."""
     stages = Loop.process(self, logits, lambda name, array: array if name == "probs" else tap(name, array))
-    unfiltered = self.model.ops.softmax(stages["after_repetition_penalty"])
-    stages["probs"] = tap("probs", np.where(np.isneginf(stages["after_top_p"]), 0, unfiltered).astype(unfiltered.dtype))
+    unfiltered = self.model.ops.softmax(stages.after_repetition_penalty)
+    stages.probs = tap("probs", np.where(np.isneginf(stages.after_top_p), 0, unfiltered).astype(unfiltered.dtype))
     return stages
 
 
