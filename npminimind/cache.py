@@ -50,7 +50,7 @@ class KVCache:
         if end > self.layers[layer][0].shape[1]:
             self.layers[layer] = tuple(grown(buffer, self.length, end) for buffer in self.layers[layer])
         for buffer, new in zip(self.layers[layer], (k, v)):
-            buffer[:, self.length : end] = new
+            buffer[:, self.length : end] = np.ascontiguousarray(new)  # rows of a wider array transpose slowly
         return tuple(buffer[:, :end] for buffer in self.layers[layer])
 
     def replace(self, layer, k, v):
