@@ -70,6 +70,7 @@ class MiniMindForCausalLM(generation.Generation, text.Text):
         self.weights = params if isinstance(params, Weights) else weights_from(config, params, dtype)
         self.params, self.dtype = self.weights.params, self.weights.dtype
         self.ops = ops.with_replaced({})
+        keep_freed_memory()
 
     @classmethod
     def from_pretrained(cls, path, dtype=np.float32, lora=None):
@@ -327,6 +328,15 @@ def weights_from(config, params, dtype):
             raise ValueError(f"{name} has shape {np.shape(params[name])}, the config says {shape}")
         weights.params[name][...] = params[name]
     return weights
+
+
+def keep_freed_memory():
+    """Have arrays of up to 31 MiB made from memory that others have left, where malloc is glibc's.
+
+    By itself it hands their pages back to the system, which clears each before it gives it out again. The size up
+    to which it keeps them grows with what is freed (``M_MMAP_THRESHOLD`` in mallopt(3); 32 MiB is its end).
+    """
+    np.empty(31 * 2**20, np.uint8)  # freed at once, and never written
 
 
 def check_tied(params):

@@ -79,7 +79,6 @@ class Weights:
         self.config, self.dtype = config, np.dtype(dtype)
         if self.dtype not in (np.float32, np.float64):
             raise TypeError(f"a model computes in float32 or float64, not {self.dtype}")
-        keep_freed_memory()
         shapes = param_shapes(config)
         room = Room(sum(math.prod(shape) + ALIGNMENT for shape in shapes.values()), self.dtype)
         params = {name: room.take(shape) for name, shape in shapes.items() if not is_qkv(name)}
@@ -99,15 +98,6 @@ class Weights:
 
 def is_qkv(name):
     return name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))
-
-
-def keep_freed_memory():
-    """Have arrays of up to 31 MiB made from memory that others have left, where malloc is glibc's.
-
-    By itself it hands their pages back to the system, which clears each before it gives it out again. The size up
-    to which it keeps them grows with what is freed (``M_MMAP_THRESHOLD`` in mallopt(3); 32 MiB is its end).
-    """
-    np.empty(31 * 2**20, np.uint8)  # freed at once, and never written
 
 
 class Room:
