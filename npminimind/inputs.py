@@ -87,7 +87,7 @@ def number(name, value):
 
 
 def whole_number(name, value, least=None):
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):  # NumPy before 2.3: True_ is an index
         raise TypeError(f"{name} must be an int, not {value!r}")
     if least is not None and value < least:
         raise ValueError(f"{name} must be {least} or more, not {value}")
