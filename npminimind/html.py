@@ -9,14 +9,13 @@ import numpy as np
 
 from .names import forward_names
 from .params import param_shapes
-from .stages import STAGES
+from .stages import LOGITS
 
 ROWS = 4  # sequences of a batch that are drawn
 CANDIDATES = 8  # tokens of a sequence that are drawn
 LINE = "1px solid rgba(128,128,128,.45)"
 ROW = f"text-align:right;border-bottom:{LINE}"
 BAR = "display:inline-block;height:.75em;background:#3b8bd0;vertical-align:baseline"
-LOGITS = STAGES[:-1]  # all but the probabilities
 
 
 def element(tag, content, style="", **attributes):

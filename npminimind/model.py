@@ -1,18 +1,19 @@
 """MiniMind's forward pass: embedding, blocks of attention and feed-forward, norm, head."""
 
-import warnings
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from . import generation, ops, text
+from . import ops
 from .cache import KVCache, check_past
-from .config import MiniMindConfig
+from .generation import Generation
 from .inputs import check_input_ids, check_logits_to_keep, check_mask
-from .params import Weights, param_shapes
+from .memory import keep_freed_memory
+from .params import Weights, weights_from
+from .pretrained import Pretrained
 from .primitives import linear
 from .tapping import behind, checked, no_tap
+from .text import Text
 
 CHUNK_ROWS = 512  # tokens a pass, over all rows of the batch: enough for full speed, small enough to stay in cache
 
@@ -34,7 +35,7 @@ class ModelOutput(NamedTuple):
     past_key_values: list | None
 
 
-class MiniMindForCausalLM(generation.Generation, text.Text):
+class MiniMindForCausalLM(Pretrained, Generation, Text):
     """A MiniMind: its config, its parameters, and the functions that it computes with.
 
     Parameters
@@ -73,62 +74,6 @@ class MiniMindForCausalLM(generation.Generation, text.Text):
         keep_freed_memory()
 
     @classmethod
-    def from_pretrained(cls, path, dtype=np.float32, lora=None):
-        """Read a checkpoint: a folder (config.json with \\*.safetensors or \\*.pth) or one file.
-
-        Parameters
-        ----------
-        path : str or Path
-        dtype : numpy.float32 or numpy.float64
-            What to compute in. Half-precision weights are widened, which is exact.
-        lora : str or Path, optional
-            A LoRA file to merge.
-
-        Raises
-        ------
-        CheckpointError
-            A ValueError that names the file and says what is wrong with it.
-
-        Warns
-        -----
-        UserWarning
-            Without a config.json: what was inferred from names and shapes, and what could not be.
-        """
-        from .checkpoint import load_weights
-        from .tokenizer import Tokenizer
-
-        checkpoint = load_weights(path, dtype=dtype, lora=lora)
-        if checkpoint.inferred:
-            warnings.warn(" ".join(checkpoint.notes), stacklevel=2)
-        tokenizer = Tokenizer.from_pretrained(checkpoint.tokenizer_path) if checkpoint.tokenizer_path else None
-        model = cls(checkpoint.config, checkpoint.weights, tokenizer=tokenizer)
-        model.checkpoint = checkpoint
-        return model
-
-    def save_pretrained(self, folder, dtype="float32", layout="hf"):
-        """Write the model as a folder that others read; ``npminimind convert`` for a model in hand.
-
-        Parameters
-        ----------
-        folder : str or Path
-        dtype : {"float32", "float16", "bfloat16", "float64"}
-        layout : {"hf", "minimind"}
-            See :func:`npminimind.checkpoint.save_pretrained`. The tokenizer and generation_config.json of the
-            checkpoint that this model came from are copied.
-
-        Raises
-        ------
-        CheckpointError
-            What cannot be written, or has no equivalent in the layout.
-        """
-        from .checkpoint import save_pretrained
-
-        source, facts = self.checkpoint, {}
-        if source is not None:
-            facts = {"tokenizer_source": source.tokenizer_path, "generation_config": source.generation_config}
-        save_pretrained(self.config, self.params, folder, dtype=dtype, layout=layout, **facts)
-
-    @classmethod
     def random(cls, config, seed=0, dtype=np.float32):
         """A model with random weights: matrices normal with variance 1 / in, norms around 1."""
         rng, weights = np.random.default_rng(seed), Weights(config, dtype)
@@ -165,7 +110,6 @@ class MiniMindForCausalLM(generation.Generation, text.Text):
         return other
 
     replaced = {}
-    checkpoint = None
 
     def sibling(self, params, dtype=None):
         other = type(self)(self.config, params, dtype=dtype, tokenizer=self.tokenizer)
@@ -306,39 +250,3 @@ class MiniMindForCausalLM(generation.Generation, text.Text):
         c, count = self.config, sum(array.size for array in self.params.values())
         kind = f"{c.num_experts} experts" if c.use_moe else "dense"
         return f"<MiniMind {c.hidden_size} x {c.num_hidden_layers}, {kind}, {count:,} parameters, {self.dtype}>"
-
-
-def weights_from(config, params, dtype):
-    """Copy a dict of arrays to where the forward pass reads them."""
-    if not isinstance(config, MiniMindConfig) or not isinstance(params, Mapping):
-        raise TypeError(f"need a MiniMindConfig and a dict of arrays, not {type(config)} and {type(params)}")
-    expected = param_shapes(config)
-    missing, unknown = sorted(expected.keys() - params.keys()), sorted(params.keys() - expected.keys())
-    if config.tie_word_embeddings and "lm_head.weight" in unknown:  # stored twice, as upstream does
-        check_tied(params)
-        unknown.remove("lm_head.weight")
-    if missing or unknown:
-        found = f"missing {missing[:3] or 'none'}, unknown {unknown[:3] or 'none'}"
-        raise ValueError(f"params do not fit the config: {found}")
-    if dtype is None:
-        dtype = np.float64 if np.asarray(params["model.embed_tokens.weight"]).dtype == np.float64 else np.float32
-    weights = Weights(config, dtype)
-    for name, shape in expected.items():
-        if np.shape(params[name]) != shape:
-            raise ValueError(f"{name} has shape {np.shape(params[name])}, the config says {shape}")
-        weights.params[name][...] = params[name]
-    return weights
-
-
-def keep_freed_memory():
-    """Have arrays of up to 31 MiB made from memory that others have left, where malloc is glibc's.
-
-    By itself it hands their pages back to the system, which clears each before it gives it out again. The size up
-    to which it keeps them grows with what is freed (``M_MMAP_THRESHOLD`` in mallopt(3); 32 MiB is its end).
-    """
-    np.empty(31 * 2**20, np.uint8)  # freed at once, and never written
-
-
-def check_tied(params):
-    if not np.array_equal(params["lm_head.weight"], params["model.embed_tokens.weight"]):
-        raise ValueError("tie_word_embeddings is true, but lm_head.weight differs from model.embed_tokens.weight")

@@ -1,6 +1,7 @@
 """Names, shapes and memory layout of a model's parameters: one table, read by everything else."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -94,6 +95,33 @@ class Weights:
         self.embed_tokens = params["model.embed_tokens.weight"]
         self.norm = params["model.norm.weight"]
         self.lm_head = self.embed_tokens if config.tie_word_embeddings else params["lm_head.weight"]
+
+
+def weights_from(config, params, dtype):
+    """Copy a dict of arrays to where the forward pass reads them."""
+    if not isinstance(config, MiniMindConfig) or not isinstance(params, Mapping):
+        raise TypeError(f"need a MiniMindConfig and a dict of arrays, not {type(config)} and {type(params)}")
+    expected = param_shapes(config)
+    missing, unknown = sorted(expected.keys() - params.keys()), sorted(params.keys() - expected.keys())
+    if config.tie_word_embeddings and "lm_head.weight" in unknown:  # stored twice, as upstream does
+        check_tied(params)
+        unknown.remove("lm_head.weight")
+    if missing or unknown:
+        found = f"missing {missing[:3] or 'none'}, unknown {unknown[:3] or 'none'}"
+        raise ValueError(f"params do not fit the config: {found}")
+    if dtype is None:
+        dtype = np.float64 if np.asarray(params["model.embed_tokens.weight"]).dtype == np.float64 else np.float32
+    weights = Weights(config, dtype)
+    for name, shape in expected.items():
+        if np.shape(params[name]) != shape:
+            raise ValueError(f"{name} has shape {np.shape(params[name])}, the config says {shape}")
+        weights.params[name][...] = params[name]
+    return weights
+
+
+def check_tied(params):
+    if not np.array_equal(params["lm_head.weight"], params["model.embed_tokens.weight"]):
+        raise ValueError("tie_word_embeddings is true, but lm_head.weight differs from model.embed_tokens.weight")
 
 
 def is_qkv(name):

@@ -150,8 +150,6 @@ def apply_rope(q, k, cos, sin, *, rotate_half=rotate_half):
             raise ValueError(f"need q and k [B, S, heads, D], tables [S, D]; got {shapes}")
 
     def turned(x):  # [S, D] -> [S, 1, D]: the same angle for all heads
-        y = x * cos[:, None]
-        y += rotate_half(x) * sin[:, None]
-        return y.astype(x.dtype, copy=False)
+        return (x * cos[:, None] + rotate_half(x) * sin[:, None]).astype(x.dtype, copy=False)
 
     return turned(q), turned(k)

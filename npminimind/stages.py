@@ -2,7 +2,8 @@
 
 from functools import cached_property
 
-STAGES = ("logits", "after_temperature", "after_repetition_penalty", "after_top_k", "after_top_p", "probs")
+LOGITS = ("logits", "after_temperature", "after_repetition_penalty", "after_top_k", "after_top_p")
+STAGES = (*LOGITS, "probs")
 
 
 class Stages:

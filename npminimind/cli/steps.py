@@ -3,12 +3,11 @@
 import numpy as np
 
 from ..primitives import softmax
-from ..stages import STAGES
+from ..stages import LOGITS
 from .table import left, percent, right, tail, token_text, visible
 
 CANDIDATES = 8
 TOKEN, COLUMN, INTERVAL = 11, 10, 12  # widths; 80 in all
-LOGITS = STAGES[:-1]  # all but the probabilities
 
 
 def step_table(step, tokenizer, arguments):

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from . import corpus, data, export, network, tokenizer
 
 BATCH, LENGTH = 16, 256
-STEPS = {"dense": 4400, "moe": 4400}  # 18 million tokens
+STEPS = 4400  # 18 million positions
 PEAK, WARM_UP, HOLD = 3e-3, 100, 0.70  # highest rate; steps of warm-up; share of the steps before the rate falls
 ROWS = 80_000  # packed once; a run of n steps reads the first 16 n of them
 
@@ -80,7 +80,7 @@ def check(forward, config, arrays):
 
 
 def train(model, build, steps=None, threads=2, compiled=True, export_to=None):
-    steps = steps or STEPS[model]
+    steps = steps or STEPS
     torch.set_num_threads(threads)
     torch.manual_seed(corpus.SEED)
     build = Path(build)

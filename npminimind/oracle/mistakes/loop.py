@@ -1,22 +1,21 @@
 """Mistakes in the loop around the model: the order of the stages, EOS, rows, what the penalty sees."""
 
+import copy
+
 import numpy as np
 
 from ...loop import Loop
 from ...rng import Uniforms
+from ...stages import STAGES
 from ...tapping import no_tap
 from .mistake import Mistake, with_loop
 
-APPLY = {
-    "after_temperature": lambda loop, x: (
-        loop.model.ops.apply_temperature(x, loop.temperature) if loop.temperature else x
-    ),
-    "after_repetition_penalty": lambda loop, x: (
-        x if loop.penalty == 1 else loop.model.ops.apply_repetition_penalty(x, loop.input_ids, loop.penalty)
-    ),
-    "after_top_k": lambda loop, x: loop.model.ops.apply_top_k(x, loop.top_k),
-    "after_top_p": lambda loop, x: loop.model.ops.apply_top_p(x, loop.top_p),
-}
+
+def alone(stages, name, x):
+    """One stage of x, whatever stands before it."""
+    one = copy.copy(stages)
+    vars(one).update(dict.fromkeys(STAGES[: STAGES.index(name)], x))
+    return getattr(one, name)
 
 
 def in_order(*names):
@@ -25,10 +24,9 @@ def in_order(*names):
     def process(self, logits, tap):
         stages = Loop.process(self, logits, no_tap)
         stages.logits = x = tap("logits", logits)
-        for name in names:
-            x = tap(name, APPLY[name](self, x))
+        for name in (*names, "probs"):
+            x = tap(name, alone(stages, name, x))
             setattr(stages, name, x)
-        stages.probs = tap("probs", self.model.ops.softmax(x))
         return stages
 
     return with_loop(process=process)
