@@ -113,7 +113,9 @@ def attention(q, k, v, attention_mask=None, tap=None, *, softmax=softmax, causal
     if tap is not no_tap or causal_mask is not attention.__kwdefaults__["causal_mask"]:
         if b * n * s * t > TAPPED_SCORES:
             raise ValueError(f"{b} x {n} x {s} x {t} scores are too many to keep whole; use a shorter input")
-        mask = np.broadcast_to(causal_mask(s, t, q.dtype), (s, t))
+        mask = np.asarray(causal_mask(s, t, q.dtype))
+        if mask.shape != (s, t):
+            raise ValueError(f"causal_mask({s}, {t}) must return [{s}, {t}], 0 or -inf; got {mask.shape}")
         return attend(q, k, v, mask, padding, tap, softmax)
     if s == 1:  # a single query is the last of its keys: nothing lies in its future
         return attend(q, k, v, None, padding, no_tap, softmax)

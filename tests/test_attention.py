@@ -152,8 +152,7 @@ def test_a_mask_of_somebody_else_sees_all_keys(monkeypatch):
     q = np.zeros((1, 3, 1, 1))
     assert open_mask.attention(q, q, np.array([1.0, 2, 6]).reshape(1, 3, 1, 1)).ravel().tolist() == [3, 3, 3]
     too_small = with_replaced({"causal_mask": lambda s, t, dtype: np.zeros((s, s), dtype)})
-    with pytest.raises(ValueError):
-        too_small.attention(q[:, :2], q, q)
+    refusal(lambda: too_small.attention(q[:, :2], q, q), "causal_mask(2, 3)", "[2, 3]", "(2, 2)")
 
 
 def test_what_a_tap_keeps_is_not_changed_afterwards():
